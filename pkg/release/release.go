@@ -94,6 +94,9 @@ type State string
 const (
 	// Progressing: pods of one step have the candidate.
 	Progressing State = "Progressing"
+	// Waiting: the time of a step is over, and it is not known that the files of its pods have the
+	// candidate. The next step follows when it is.
+	Waiting State = "Waiting"
 	// Promoting: a person has all pods get the candidates of a group. All have them already, and
 	// the copies follow.
 	Promoting State = "Promoting"
@@ -107,6 +110,9 @@ const (
 
 // IsFinal reports whether only a newer edit or a person ends the state.
 func (s State) IsFinal() bool { return s == Refused || s == Reverted || s == Frozen }
+
+// IsStep reports whether pods of one step have the candidate, and more follow by themselves.
+func (s State) IsStep() bool { return s == Progressing || s == Waiting }
 
 // Exposure names the pods that have the candidate. The zero Exposure shows it to no pod.
 type Exposure struct {

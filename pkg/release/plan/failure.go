@@ -32,7 +32,7 @@ func (r run) failLeast() (d Decision, isNeeded bool) {
 	isOther := func(o Object) bool {
 		return o.Exposure.Digest != o.Candidate || !maps.Equal(o.Exposure.With, least.With)
 	}
-	if least.State != release.Progressing || slices.ContainsFunc(r.changed, isOther) {
+	if !least.State.IsStep() || slices.ContainsFunc(r.changed, isOther) {
 		return d, false
 	}
 	failure := r.failure(least)

@@ -21,6 +21,8 @@ type Unit struct {
 	Pods []Pod
 	// Quiet is how long the objects of a group must be unchanged before the first step.
 	Quiet time.Duration
+	// CanProve is whether drivers can be asked what files have.
+	CanProve bool
 	// IsHeld is whether an annotation has a mistake. Then pods that have a candidate are watched,
 	// and no other pod gets one.
 	IsHeld bool
@@ -60,6 +62,8 @@ const (
 	Check Action = "Check"
 	// Expose: the exposures of the candidates become those of the decision.
 	Expose Action = "Expose"
+	// Ask: the drivers of pods are asked what the files have. Then it is decided again.
+	Ask Action = "Ask"
 	// Promote: the copies become the candidates.
 	Promote Action = "Promote"
 )
@@ -71,6 +75,8 @@ type Decision struct {
 	Names []string
 	// Exposure is for Check and Expose. The digest in it is empty: each object has another one.
 	Exposure release.Exposure
+	// Pods are those to ask about.
+	Pods []Pod
 	// After is when to look again; zero for when something changes.
 	After time.Duration
 }
@@ -133,7 +139,7 @@ func (r run) decide() Decision {
 	case current.State.IsFinal() && isSpread:
 		return r.end(current)
 	case !isSpread: // A group, of which some objects are a write ahead.
-		if failed, isNeeded := r.failLeast(); isNeeded && current.State == release.Progressing {
+		if failed, isNeeded := r.failLeast(); isNeeded && current.State.IsStep() {
 			return failed
 		}
 		return r.spread(current)
@@ -149,6 +155,9 @@ func (r run) decide() Decision {
 	}
 	if again, isNeeded := r.again(current); isNeeded {
 		return r.expose(again)
+	}
+	if d, isNeeded := r.prove(current); isNeeded {
+		return d
 	}
 	return r.next(current)
 }
@@ -189,7 +198,7 @@ func (r run) again(current release.Exposure) (again release.Exposure, isNeeded b
 		return current, false
 	}
 	again = r.share(current, r.Settings.Steps[current.Step-1])
-	again.Since = r.Now
+	again.State, again.Since, again.Reason = release.Progressing, r.Now, ""
 	return again, r.isShown(again)
 }
 
@@ -277,7 +286,7 @@ func (r run) next(current release.Exposure) Decision {
 		return Decision{Action: Promote, Names: r.names()}
 	}
 	current.State, current.Step, current.Since = release.Progressing, len(r.Settings.Steps)+1, r.Now
-	current.Threshold, current.Pods = 1, nil
+	current.Threshold, current.Pods, current.Reason = 1, nil, ""
 	return r.expose(current)
 }
 
@@ -289,7 +298,7 @@ func (r run) nextStep(current release.Exposure) (next release.Exposure, isStep b
 	shown := r.countShown(current)
 	for i, step := range r.Settings.Steps {
 		next := r.share(current, step)
-		next.State, next.Step, next.Since = release.Progressing, i+1, r.Now
+		next.State, next.Step, next.Since, next.Reason = release.Progressing, i+1, r.Now, ""
 		if r.countShown(next) > shown || len(Running(r.Unit)) == 0 && i >= current.Step {
 			return next, true
 		}

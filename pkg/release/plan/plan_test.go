@@ -22,6 +22,8 @@ type world struct {
 	unit    plan.Unit
 	refuses bool // Whether candidates break a rule.
 	seen    map[string]*plan.Seen
+	missing map[string]string // What drivers report about pods, by UID: why the files do not have the edit.
+	asked   int               // How often drivers were asked.
 	log     []string
 }
 
@@ -69,6 +71,10 @@ func (w *world) do() (after time.Duration) {
 			return d.After
 		}
 		w.log = append(w.log, fmt.Sprintf("%s %d %s", d.Action, d.Exposure.Step, d.Exposure.State))
+		if d.Action == plan.Ask {
+			w.ask(d.Pods)
+			continue
+		}
 		for _, name := range d.Names {
 			w.act(name, d)
 		}
@@ -76,6 +82,18 @@ func (w *world) do() (after time.Duration) {
 	}
 	w.Fatalf("no rest after %q", w.log[:10])
 	return 0
+}
+
+// ask has drivers report about pods.
+func (w *world) ask(pods []plan.Pod) {
+	w.asked++
+	for _, p := range pods {
+		for i := range w.unit.Pods {
+			if w.unit.Pods[i].UID == p.UID {
+				w.unit.Pods[i].Proof = &plan.Proof{At: w.unit.Now, Missing: w.missing[p.UID]}
+			}
+		}
+	}
 }
 
 // look remembers the pods that have a candidate.
@@ -98,7 +116,7 @@ func (w *world) act(name string, d plan.Decision) {
 				o.Exposure = release.Exposure{With: d.Exposure.With, State: release.Refused, Rules: d.Exposure.Rules}
 			}
 			o.Exposure.Digest = o.Candidate
-		case plan.Rest:
+		case plan.Rest, plan.Ask:
 		}
 	}
 }

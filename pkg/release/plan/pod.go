@@ -8,6 +8,8 @@ import (
 // Pod is what of a pod matters to a release.
 type Pod struct {
 	Name, UID string
+	// Node is where it runs.
+	Node string
 	// Created is when it was created, by the API server's clock.
 	Created time.Time
 	// IsReady is its condition, and Changed when that last changed, by the kubelet's clock and in
@@ -26,6 +28,8 @@ type Pod struct {
 	// Before is what was seen of the pod when it got the candidate; nil for nothing, if the
 	// controller has started since.
 	Before *Seen
+	// Proof is what the driver of its node has last reported; nil for nothing.
+	Proof *Proof
 }
 
 // Seen is what was seen of a pod at an earlier time.

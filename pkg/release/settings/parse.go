@@ -41,6 +41,7 @@ func Parse(text string) (Settings, []Mistake) {
 		"pause":     func(n *yaml.Node, at string) { s.Pause = p.duration(n, at, longestPause) },
 		"check":     func(n *yaml.Node, at string) { s.Check = oneOf(p, n, at, CheckReady, CheckNone) },
 		"onFailure": func(n *yaml.Node, at string) { s.OnFailure = oneOf(p, n, at, Revert, Freeze) },
+		"evidence":  func(n *yaml.Node, at string) { s.Evidence = oneOf(p, n, at, EvidenceFiles, EvidenceNone) },
 		"validate":  func(n *yaml.Node, at string) { s.Rules = p.rules(n, at) },
 		"group":     func(n *yaml.Node, at string) { s.Group = p.group(n, at) },
 	})

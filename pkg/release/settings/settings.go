@@ -22,6 +22,8 @@ type Settings struct {
 	Check Check
 	// OnFailure is what follows if the check fails.
 	OnFailure OnFailure
+	// Evidence is what must be known before a step ends.
+	Evidence Evidence
 	// Rules must hold before the first step.
 	Rules []Rule
 	// Group is shared by objects of a namespace that are released together; empty for none.
@@ -36,7 +38,7 @@ func DefaultSteps() []Step { return []Step{{Pods: 1}, {Share: 0.05}, {Share: 0.2
 
 // Default returns the settings of an empty annotation.
 func Default() Settings {
-	return Settings{Steps: DefaultSteps(), Pause: DefaultPause, Check: CheckReady, OnFailure: Revert}
+	return Settings{Steps: DefaultSteps(), Pause: DefaultPause, Check: CheckReady, OnFailure: Revert, Evidence: EvidenceFiles}
 }
 
 // Step is a number of pods or, if that is zero, a share of the pods, above 0 and at most 1.
@@ -54,6 +56,17 @@ const (
 	CheckReady Check = "ready"
 	// CheckNone: nothing does.
 	CheckNone Check = "none"
+)
+
+// Evidence is what must be known before a step ends.
+type Evidence string
+
+// The kinds of evidence.
+const (
+	// EvidenceFiles: the drivers report that the files of pods have the edit.
+	EvidenceFiles Evidence = "files"
+	// EvidenceNone: only the time counts.
+	EvidenceNone Evidence = "none"
 )
 
 // OnFailure is what follows when the check fails.
@@ -119,7 +132,8 @@ func (m Mistake) String() string {
 
 // SameSteps reports whether objects with these settings can be released together.
 func (s Settings) SameSteps(other Settings) bool {
-	if len(s.Steps) != len(other.Steps) || s.Pause != other.Pause || s.Check != other.Check || s.OnFailure != other.OnFailure {
+	if len(s.Steps) != len(other.Steps) || s.Pause != other.Pause || s.Check != other.Check || s.OnFailure != other.OnFailure ||
+		s.Evidence != other.Evidence {
 		return false
 	}
 	for i, step := range s.Steps {

@@ -16,6 +16,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	defaults := settings.Settings{
 		Steps: settings.DefaultSteps(), Pause: 30 * time.Second, Check: settings.CheckReady, OnFailure: settings.Revert,
+		Evidence: settings.EvidenceFiles,
 	}
 	with := func(change func(*settings.Settings)) settings.Settings {
 		s := defaults
@@ -35,6 +36,7 @@ steps: [1, 5%, 12.5%, 100%]          # pods or shares
 pause: 1m30s
 check: none
 onFailure: freeze
+evidence: none
 group: web.v1
 validate:
   - {key: app.yml, schemaFrom: {key: app.schema.json}}
@@ -42,7 +44,7 @@ validate:
   - {pair: {cert: tls.crt, key: tls.key}, notExpiredFor: 24h}
 `, settings.Settings{
 				Steps: []settings.Step{{Pods: 1}, {Share: 0.05}, {Share: 0.125}, {Share: 1}}, Pause: 90 * time.Second,
-				Check: settings.CheckNone, OnFailure: settings.Freeze, Group: "web.v1",
+				Check: settings.CheckNone, OnFailure: settings.Freeze, Evidence: settings.EvidenceNone, Group: "web.v1",
 				Rules: []settings.Rule{
 					{Key: "app.yml", Format: settings.YAML, SchemaKey: "app.schema.json"},
 					{Key: "limits", Format: settings.JSON, CEL: "self.max <= 1000", Message: "max is at most 1000"},
@@ -71,8 +73,8 @@ func TestMistakes(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
 		"{":                    "is not YAML: ",
-		"[1]":                  "must be an object with some of the fields check, group,",
-		"step: [1]":            "step: unknown field; there are check, group, onFailure, pause, steps, validate",
+		"[1]":                  "must be an object with some of the fields check, evidence, group,",
+		"step: [1]":            "step: unknown field; there are check, evidence, group, onFailure, pause, steps, validate",
 		"pause: 1s\npause: 2s": "pause: is given twice",
 		"steps: 1":             "steps: must be a list",
 		"steps: [1, 0]":        "steps[1]: a number of pods must be from 1 to 1000",

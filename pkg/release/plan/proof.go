@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+)
+
+const (
+	// mostNodes is how many drivers are asked about one step. In a larger step these nodes stand
+	// for all.
+	mostNodes = 20
+	// proofTime is how old a proof may be, and how long it takes until drivers are asked again.
+	proofTime = 5 * time.Second
+)
+
+// Proof is what a driver has reported about the files of a pod.
+type Proof struct {
+	// At is when the driver was asked.
+	At time.Time
+	// Missing is why it is not known that the files have the candidates; empty if they have them.
+	Missing string
+}
+
+// prove decides what to do at the end of a step, unless it is proven that pods work with the
+// candidates.
+func (r run) prove(current release.Exposure) (d Decision, isNeeded bool) {
+	isAsked := r.CanProve && r.Settings.Evidence == settings.EvidenceFiles && len(r.Settings.Steps) > 0
+	if !isAsked || !current.State.IsStep() {
+		return Decision{}, false
+	}
+	pods := r.sample(current)
+	end := current.Since.Add(r.pause(current))
+	isOld := func(p Pod) bool {
+		return p.Proof == nil || p.Proof.At.Before(end) || r.Now.Sub(p.Proof.At) >= proofTime
+	}
+	if slices.ContainsFunc(pods, isOld) {
+		return Decision{Action: Ask, Names: r.names(), Pods: pods}, true
+	}
+	switch doubt := r.doubt(current, pods); {
+	case doubt == "":
+		return Decision{}, false
+	case current.State == release.Waiting && current.Reason == doubt:
+		return Decision{Action: Rest, After: proofTime}, true
+	default:
+		current.State, current.Reason = release.Waiting, doubt
+		return r.expose(current), true
+	}
+}
+
+// sample returns pods that can prove something: they have the candidates and, if that counts, are
+// Ready. They are on few nodes, the same ones each time.
+func (r run) sample(current release.Exposure) (pods []Pod) {
+	current.Digest = r.changed[0].Candidate
+	for _, p := range Running(r.Unit) {
+		if r.hasCandidate(current, p) && (p.IsReady || r.Settings.Check == settings.CheckNone) {
+			pods = append(pods, p)
+		}
+	}
+	slices.SortFunc(pods, func(a, b Pod) int { return cmp.Compare(a.UID, b.UID) })
+	nodes := map[string]bool{}
+	return slices.DeleteFunc(pods, func(p Pod) bool {
+		if !nodes[p.Node] && len(nodes) == mostNodes {
+			return true
+		}
+		nodes[p.Node] = true
+		return false
+	})
+}
+
+// doubt returns why it is not proven that pods work with the candidates; empty if it is.
+func (r run) doubt(current release.Exposure, pods []Pod) string {
+	if len(pods) == 0 {
+		return "no pod that is Ready has the edit"
+	}
+	for _, p := range pods {
+		if p.Proof.Missing != "" {
+			return fmt.Sprintf("it is not known that the files of pod %s on node %s have the edit: %s", p.Name, p.Node, p.Proof.Missing)
+		}
+	}
+	isProven := func(p Pod) bool { return p.wasReady(current.Since) }
+	if r.Settings.Check == settings.CheckReady && !slices.ContainsFunc(pods, isProven) {
+		return "no pod has the edit that was Ready before it, or began with it"
+	}
+	return ""
+}
+
+// wasReady reports whether a pod was Ready before it got the candidate, or began with it.
+func (p Pod) wasReady(since time.Time) bool {
+	if p.Before != nil {
+		return p.Before.IsReady || p.Before.IsNew
+	}
+	return p.isNew(since) || p.Changed.Before(since)
+}
