@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,7 +58,15 @@ type fixture struct {
 	log    lockedBuffer
 	// onPatch is called before each patch of a node; nil for one that succeeds.
 	onPatch func(node string) error
+	mu      sync.Mutex // Guards patches, which counts the patches of each node.
 	patches map[string]int
+}
+
+// tries returns how often the taint of a node was tried to remove.
+func (f *fixture) tries(node string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.patches[node]
 }
 
 type lockedBuffer struct {
@@ -89,7 +98,9 @@ func run(t *testing.T, onPatch func(node string) error, test func(f *fixture), n
 		f.client = fake.NewClientset(objects...)
 		f.client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			patch, _ := a.(clienttesting.PatchAction)
+			f.mu.Lock()
 			f.patches[patch.GetName()]++
+			f.mu.Unlock()
 			err := f.onPatch(patch.GetName())
 			return err != nil, nil, err
 		})
@@ -148,11 +159,11 @@ func TestARefusalIsReported(t *testing.T) {
 	refused.ErrStatus.Message = "denied by a policy"
 	run(t, func(string) error { return refused }, func(f *fixture) {
 		f.after(time.Minute)
-		if got := f.patches["a"]; got < 5 || got > 20 {
+		if got := f.tries("a"); got < 5 || got > 20 {
 			f.t.Errorf("the taint was tried to remove %d times within a minute, want 5 to 20", got)
 		}
-		if got := f.log.count("denied by a policy"); got != f.patches["a"] {
-			f.t.Errorf("%d lines of the log report the refusal, want one for each of %d tries", got, f.patches["a"])
+		if got := f.log.count("denied by a policy"); got != f.tries("a") {
+			f.t.Errorf("%d lines of the log report the refusal, want one for each of %d tries", got, f.tries("a"))
 		}
 	}, "a")
 }
@@ -178,9 +189,9 @@ func TestAConflictIsNotReported(t *testing.T) {
 //
 // Fault 49.
 func TestAPanicEndsNothing(t *testing.T) {
-	mayPanic := true
+	var isHealed atomic.Bool
 	run(t, func(node string) error {
-		if mayPanic && node == "b" {
+		if !isHealed.Load() && node == "b" {
 			panic("poisoned")
 		}
 		return nil
@@ -189,11 +200,11 @@ func TestAPanicEndsNothing(t *testing.T) {
 		for _, node := range []string{"a", "c"} {
 			f.wantTaints(node, others...)
 		}
-		tries := f.patches["b"]
+		tries := f.tries("b")
 		if lines := f.log.count("panic: poisoned"); tries < 5 || tries > 20 || lines != tries {
 			f.t.Errorf("the node was tried %d times within a minute, with %d lines of the log, want 5 to 20 of both", tries, lines)
 		}
-		mayPanic = false
+		isHealed.Store(true)
 		f.after(time.Minute)
 		f.wantTaints("b", others...)
 	}, "a", "b", "c")
