@@ -142,7 +142,7 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 		return nil, err
 	}
 	if cfg.releases {
-		if p.releases, err = newReleases(cfg, p, meta, releases.Config{Events: events, Queues: queues, Panics: panics}); err != nil {
+		if p.releases, err = newReleases(cfg, p, releases.Config{Events: events, Queues: queues, Panics: panics}); err != nil {
 			return nil, err
 		}
 	}
@@ -163,13 +163,13 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 }
 
 // newReleases adds to a configuration of releases what the flags decide.
-func newReleases(cfg config, p *parts, meta metadata.Interface, c releases.Config) (*releases.Controller, error) {
+func newReleases(cfg config, p *parts, c releases.Config) (*releases.Controller, error) {
 	checker, err := isolated.New()
 	if err != nil {
 		return nil, err
 	}
-	c.Client, c.Metadata, c.DriverName, c.Namespaces, c.QuietPeriod = p.client, meta, cfg.driverName, cfg.namespaceList(), cfg.quietPeriod
-	c.Check, c.Registry, c.Secrets, c.DryRun = checker.Check, p.registry, cfg.secrets, cfg.dryRun
+	c.Client, c.Objects, c.DriverName, c.QuietPeriod = p.client, p.controller.Objects(), cfg.driverName, cfg.quietPeriod
+	c.Check, c.Registry, c.DryRun = checker.Check, p.registry, cfg.dryRun
 	return releases.New(c)
 }
 
@@ -239,9 +239,6 @@ func (p *parts) lead(ctx context.Context) error {
 func (p *parts) areSynced() error {
 	if p.taints != nil && !p.taints.HaveSynced() {
 		return errors.New("the caches of nodes are being filled")
-	}
-	if p.releases != nil && !p.releases.HaveSynced() {
-		return errors.New("the caches of released objects are being filled")
 	}
 	return p.controller.Ready()
 }

@@ -159,6 +159,16 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
+// Objects returns the caches of ConfigMaps and Secrets, which the controller fills when it runs:
+// sources and copies. They have no content, and the marks of [stable.Mark].
+func (c *Controller) Objects() map[api.Kind][]cache.SharedIndexInformer {
+	all := map[api.Kind][]cache.SharedIndexInformer{}
+	for kind, sources := range c.caches.sources {
+		all[kind] = slices.Concat(sources, c.caches.copies[kind])
+	}
+	return all
+}
+
 // Ready returns nil once the controller has seen everything once.
 func (c *Controller) Ready() error {
 	if !c.caches.haveSynced() {
@@ -207,16 +217,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) listen() error {
 	var errs []error
 	on := func(informer cache.SharedIndexInformer, changed func(old, now any)) {
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { changed(nil, o) },
-			UpdateFunc: changed,
-			DeleteFunc: func(o any) {
-				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-					o = gone.Obj
-				}
-				changed(o, nil)
-			},
-		})
+		_, err := informer.AddEventHandler(workloop.OnChange(changed))
 		errs = append(errs, err)
 	}
 	for kind, informers := range c.caches.sources {

@@ -1,10 +1,12 @@
 // Package workloop works on the keys of a work queue, one after the other. An error or a panic
-// about one key concerns no other key: the key is tried again, later each time.
+// about one key concerns no other key: the key is tried again, later each time. A cache queues keys
+// by [OnChange].
 //
 // It does not know the keys or the work.
 package workloop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
@@ -65,6 +68,32 @@ func (l Loop[T]) once(ctx context.Context, key T) {
 		logger.Error(err, "Will try again", logkeys.Key, fmt.Sprint(key))
 	}
 	l.Queue.AddRateLimited(key)
+}
+
+// OnChange returns an event handler of a cache that calls changed with an object before and after
+// its change; old is nil for an object that comes, and now for one that goes. A panic of changed is
+// logged, and the next change goes on.
+func OnChange(changed func(old, now any)) cache.ResourceEventHandler {
+	safely := func(old, now any) {
+		err := Recover(func() error {
+			changed(old, now)
+			return nil
+		})
+		if panicked, ok := errors.AsType[*PanicError](err); ok {
+			key, _ := cache.MetaNamespaceKeyFunc(cmp.Or(now, old)) // Empty for what has no name.
+			klog.Background().Error(err, "Passed over a change", logkeys.Key, key, logkeys.Stack, panicked.Stack)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { safely(nil, o) },
+		UpdateFunc: safely,
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			safely(o, nil)
+		},
+	}
 }
 
 // PanicError is the error of work that has panicked.

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -101,5 +103,26 @@ func TestTheEndIsNoFailure(t *testing.T) {
 	loop.Run(ctx)
 	if log.Len() > 0 {
 		t.Errorf("the log is %q, want none", log.String())
+	}
+}
+
+// TestOnChange: a handler gets objects, not tombstones, and a panic over one of them concerns no other.
+func TestOnChange(t *testing.T) {
+	t.Parallel()
+	one, two := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "two"}}
+	var got [][2]any
+	handler := workloop.OnChange(func(old, now any) {
+		if now == two {
+			panic("poisoned")
+		}
+		got = append(got, [2]any{old, now})
+	})
+	handler.OnAdd(one, true)
+	handler.OnUpdate(one, two)
+	handler.OnUpdate(two, one)
+	handler.OnDelete(one)
+	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "two", Obj: two})
+	if diff := cmp.Diff([][2]any{{nil, one}, {two, one}, {one, nil}, {two, nil}}, got); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }

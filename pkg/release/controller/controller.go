@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -63,14 +62,14 @@ const (
 // `kubectl replace --force` delete an object and create it again.
 const goneTime = 10 * time.Second
 
-// Config configures a controller. All fields but Namespaces and the last three are required.
+// Config configures a controller. All fields but the last two are required.
 type Config struct {
-	Client   kubernetes.Interface
-	Metadata metadata.Interface
+	Client kubernetes.Interface
+	// Objects are caches of the ConfigMaps and Secrets that can be released, with the marks of
+	// [stable.Mark]. New adds indexes to them, and another part of the program runs them.
+	Objects map[api.Kind][]cache.SharedIndexInformer
 	// DriverName is the CSI driver whose volumes' attributes are understood.
 	DriverName string
-	// Namespaces are those that the controller works in. None: all.
-	Namespaces []string
 	// QuietPeriod is how long the objects of a group must be unchanged before the first step.
 	QuietPeriod time.Duration
 	// Check checks an edit by the rules of its object.
@@ -83,9 +82,6 @@ type Config struct {
 	Queues workqueue.MetricsProvider
 	// Panics counts panics over one unit; nil for no count.
 	Panics *prometheus.CounterVec
-	// Secrets decides whether Secrets can be released. Without it nothing about them is asked of
-	// the API server.
-	Secrets bool
 	// DryRun means that nothing is written but the log.
 	DryRun bool
 }
@@ -111,7 +107,7 @@ type Controller struct {
 
 // New returns a controller that does nothing until it runs.
 func New(cfg Config) (*Controller, error) {
-	found, err := newObjects(cfg)
+	found, err := newObjects(cfg.Objects)
 	if err != nil {
 		return nil, err
 	}
@@ -125,9 +121,6 @@ func New(cfg Config) (*Controller, error) {
 	return c, c.metrics.register(cfg.Registry)
 }
 
-// HaveSynced reports whether the controller has seen all released objects once.
-func (c *Controller) HaveSynced() bool { return c.objects.haveSynced() }
-
 // Run works until ctx ends. It can be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	c.queue = fairqueue.NewWorkQueue(func(u unit) string { return u.namespace },
@@ -135,8 +128,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.listen(); err != nil {
 		return err
 	}
-	var caches, working sync.WaitGroup
-	caches.Go(func() { c.objects.run(ctx) })
+	var working sync.WaitGroup
 	if cache.WaitForCacheSync(ctx.Done(), c.objects.haveSynced) {
 		for range workers {
 			working.Go(func() {
@@ -150,7 +142,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.pods.wait()
 	c.checks.wait()
 	c.removeNotes(ctx)
-	caches.Wait()
 	return nil
 }
 

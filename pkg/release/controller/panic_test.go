@@ -12,12 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
@@ -29,11 +31,10 @@ import (
 func TestAPanicEndsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var objects, metadata []runtime.Object
+		var objects []runtime.Object
 		for _, name := range []string{"bad", "good"} {
 			m := metav1.ObjectMeta{Namespace: "n", Name: name, UID: "uid", ResourceVersion: "1", Annotations: map[string]string{release.Annotation: ""}}
 			objects = append(objects, &corev1.ConfigMap{ObjectMeta: m})
-			metadata = append(metadata, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: m})
 		}
 		client := fake.NewClientset(objects...)
 		var tries atomic.Int32
@@ -46,19 +47,26 @@ func TestAPanicEndsNothing(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		scheme := metadatafake.NewTestScheme()
-		if err := metav1.AddMetaToScheme(scheme); err != nil {
+		informer := informers.NewSharedInformerFactory(client, 0).Core().V1().ConfigMaps().Informer()
+		err := informer.SetTransform(func(o any) (any, error) {
+			if m, ok := o.(*corev1.ConfigMap); ok {
+				return marked(m.ObjectMeta), nil
+			}
+			return o, nil
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		c, err := New(Config{
-			Client: client, Metadata: metadatafake.NewSimpleMetadataClient(scheme, metadata...), DriverName: driverName, Events: &record.FakeRecorder{},
-			Registry: prometheus.NewRegistry(),
+			Client: client, Objects: map[api.Kind][]cache.SharedIndexInformer{api.ConfigMap: {informer}}, DriverName: driverName,
+			Events: &record.FakeRecorder{}, Registry: prometheus.NewRegistry(),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		ended := make(chan error, 1)
+		go informer.RunWithContext(ctx)
 		go func() { ended <- c.Run(ctx) }()
 		wantCopies := func(want int) {
 			t.Helper()
