@@ -32,6 +32,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 	"github.com/liveconfig-csi/liveconfig/pkg/nodetaint"
 	releases "github.com/liveconfig-csi/liveconfig/pkg/release/controller"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
@@ -126,25 +127,29 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	if err := clientmetrics.Register(p.registry); err != nil {
 		return nil, err
 	}
+	panics, err := workloop.NewPanics(p.registry, "workloads", "copies", "roles", "releases", "nodes")
+	if err != nil {
+		return nil, err
+	}
 	p.controller, err = rollout.New(rollout.Config{
 		Client: client, Metadata: meta, DriverName: cfg.driverName, Namespaces: cfg.namespaceList(), Secrets: cfg.secrets,
 		SecretsByPod: cfg.secretIdentity == "pod", Roles: cfg.roles, Reloader: cfg.compatReloader, QuietPeriod: cfg.quietPeriod, Rate: cfg.rolloutRate,
 		HoldFailing: cfg.holdFailing, ProgressDeadline: cfg.progressDeadline, DryRun: cfg.dryRun,
 		Events:  events,
-		Metrics: rollout.NewMetrics(p.registry), Queues: queues,
+		Metrics: rollout.NewMetrics(p.registry), Queues: queues, Panics: panics,
 	})
 	if err != nil {
 		return nil, err
 	}
 	if cfg.releases {
-		if p.releases, err = newReleases(cfg, p, meta, events, queues); err != nil {
+		if p.releases, err = newReleases(cfg, p, releases.Config{Events: events, Queues: queues, Panics: panics}); err != nil {
 			return nil, err
 		}
 	}
 	if cfg.nodeTaint {
 		p.taints, err = nodetaint.New(nodetaint.Config{
 			Client: client, DriverName: cfg.driverName, Namespace: cfg.driverNamespace, Selector: cfg.driverSelector, Registry: p.registry,
-			DryRun: cfg.dryRun, Queues: queues,
+			DryRun: cfg.dryRun, Queues: queues, Panics: panics,
 		})
 		if err != nil {
 			return nil, err
@@ -157,15 +162,15 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	return p, nil
 }
 
-func newReleases(cfg config, p *parts, meta metadata.Interface, events record.EventRecorder, queues *clientmetrics.Queues) (*releases.Controller, error) {
+// newReleases adds to a configuration of releases what the flags decide.
+func newReleases(cfg config, p *parts, c releases.Config) (*releases.Controller, error) {
 	checker, err := isolated.New()
 	if err != nil {
 		return nil, err
 	}
-	return releases.New(releases.Config{
-		Client: p.client, Metadata: meta, DriverName: cfg.driverName, Namespaces: cfg.namespaceList(), QuietPeriod: cfg.quietPeriod,
-		Check: checker.Check, Events: events, Registry: p.registry, Queues: queues, Secrets: cfg.secrets, DryRun: cfg.dryRun,
-	})
+	c.Client, c.Objects, c.DriverName, c.QuietPeriod = p.client, p.controller.Objects(), cfg.driverName, cfg.quietPeriod
+	c.Check, c.Registry, c.DryRun = checker.Check, p.registry, cfg.dryRun
+	return releases.New(c)
 }
 
 // working is a metric.
@@ -234,9 +239,6 @@ func (p *parts) lead(ctx context.Context) error {
 func (p *parts) areSynced() error {
 	if p.taints != nil && !p.taints.HaveSynced() {
 		return errors.New("the caches of nodes are being filled")
-	}
-	if p.releases != nil && !p.releases.HaveSynced() {
-		return errors.New("the caches of released objects are being filled")
 	}
 	return p.controller.Ready()
 }

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +22,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/docs"
 )
@@ -101,6 +105,8 @@ type apiServer struct {
 	t *testing.T
 	// held is closed when the lease is held first.
 	held chan struct{}
+	// lists are the first lists of ConfigMaps and Secrets that were asked for, by kind and label selector.
+	lists chan string
 
 	mu    sync.Mutex // Guards what is below.
 	lease *coordinationv1.Lease
@@ -111,7 +117,7 @@ type apiServer struct {
 
 func newAPIServer(t *testing.T) (api *apiServer, kubeconfig string) {
 	t.Helper()
-	api = &apiServer{t: t, held: make(chan struct{}), agents: map[string]bool{}}
+	api = &apiServer{t: t, held: make(chan struct{}), agents: map[string]bool{}, lists: make(chan string, 100)}
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
@@ -125,6 +131,12 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.agents[r.UserAgent()] = true
+	if kind := path.Base(r.URL.Path); kind == "configmaps" || kind == "secrets" {
+		select {
+		case a.lists <- kind + " " + r.URL.Query().Get("labelSelector"):
+		default:
+		}
+	}
 	switch {
 	case !strings.HasPrefix(r.URL.Path, "/apis/coordination.k8s.io/v1/namespaces/liveconfig-system/leases"):
 		w.WriteHeader(http.StatusForbidden)
@@ -197,6 +209,39 @@ func TestRunUntilASignal(t *testing.T) {
 		if !strings.HasPrefix(agent, "liveconfig-controller/") {
 			t.Errorf("User-Agent = %q, want the controller's", agent)
 		}
+	}
+}
+
+// TestObjectsAreWatchedOnce: rollouts and releases share the caches of ConfigMaps and Secrets, of which there is one for copies and
+// one for all others.
+func TestObjectsAreWatchedOnce(t *testing.T) {
+	t.Parallel()
+	api, kubeconfig := newAPIServer(t)
+	cfg := defaults()
+	cfg.kubeconfig, cfg.dryRun = kubeconfig, true
+	p, err := newParts(t.Context(), cfg)
+	must(t, err)
+	defer p.broadcaster.Shutdown()
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+	ended := make(chan error, 1)
+	go func() { ended <- p.lead(ctx) }()
+	want := []string{
+		"configmaps !liveconfig.internal/copy-of", "configmaps liveconfig.internal/copy-of",
+		"secrets !liveconfig.internal/copy-of", "secrets liveconfig.internal/copy-of",
+	}
+	lists := map[string]int{}
+	again := func(list string) bool { return lists[list] > 1 } // By then each cache has asked once.
+	for !again(want[0]) || !again(want[1]) || !again(want[2]) || !again(want[3]) {
+		lists[<-api.lists]++
+	}
+	stop()
+	must(t, <-ended)
+	close(api.lists)
+	for list := range api.lists {
+		lists[list]++
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(lists))); diff != "" {
+		t.Errorf("lists (-want +got):\n%s", diff)
 	}
 }
 

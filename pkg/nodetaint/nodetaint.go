@@ -20,7 +20,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 )
 
 // Key is the key of the taint. The person who creates the node chooses its effect.
@@ -39,7 +39,10 @@ const (
 	longestPatchRetry = 10 * time.Second
 )
 
-// Config configures a Remover. All fields but DryRun are required.
+// queueName is the name of the queue in metrics.
+const queueName = "nodes"
+
+// Config configures a Remover. All fields but the last two are required.
 type Config struct {
 	Client     kubernetes.Interface
 	DriverName string
@@ -49,6 +52,8 @@ type Config struct {
 	Registry prometheus.Registerer
 	// Queues counts the work that waits.
 	Queues workqueue.MetricsProvider
+	// Panics counts panics over one node; nil for no count.
+	Panics *prometheus.CounterVec
 	// DryRun means that the Remover only logs which taints it would remove.
 	DryRun bool
 }
@@ -99,7 +104,7 @@ func (r *Remover) HaveSynced() bool {
 func (r *Remover) Run(ctx context.Context) error {
 	r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPatchRetry, longestPatchRetry),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "nodes", MetricsProvider: r.cfg.Queues})
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: queueName, MetricsProvider: r.cfg.Queues})
 	if err := r.listen(); err != nil {
 		return err
 	}
@@ -112,26 +117,8 @@ func (r *Remover) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), r.nodes.HasSynced, r.csiNodes.HasSynced, r.pods.HasSynced) {
 		return nil
 	}
-	for r.next(ctx) {
-	}
+	workloop.Loop[string]{Queue: r.queue, Do: r.sync, Panics: r.cfg.Panics, Name: queueName}.Run(ctx)
 	return nil
-}
-
-// next works on one node of the queue, and reports whether there may be more.
-func (r *Remover) next(ctx context.Context) bool {
-	name, isOver := r.queue.Get()
-	if isOver {
-		return false
-	}
-	defer r.queue.Done(name)
-	defer utilruntime.HandleCrashWithContext(ctx)
-	if err := r.sync(ctx, name); err != nil {
-		klog.FromContext(ctx).Error(err, "The controller cannot remove the taint of a node yet", logkeys.NodeID, name)
-		r.queue.AddRateLimited(name)
-		return true
-	}
-	r.queue.Forget(name)
-	return true
 }
 
 // sync removes the taint of a node whose driver is ready.
@@ -148,19 +135,16 @@ func (r *Remover) sync(ctx context.Context, name string) error {
 		klog.FromContext(ctx).Info("The driver of a node is ready: the taint of the node would be removed", logkeys.NodeID, name)
 		return nil
 	}
-	patch, err := patchOf(node.Spec.Taints)
+	patch, err := patchOf(node)
 	if err != nil {
 		return err
 	}
-	_, err = r.cfg.Client.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: api.ControllerName})
+	_, err = r.cfg.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: api.ControllerName})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
-	case apierrors.IsInvalid(err): // Its taints have changed, which the cache will have.
-		r.queue.AddAfter(name, firstPatchRetry)
-		return nil
-	case err != nil:
-		return fmt.Errorf("remove the taint %s: %w", Key, err)
+	case err != nil: // Conflicts are expected: the cache will have the node as it is.
+		return fmt.Errorf("remove the taint %s of node %s: %w", Key, name, err)
 	}
 	r.removed.Inc()
 	klog.FromContext(ctx).Info("The driver of a node is ready, and its taint is removed", logkeys.NodeID, name)
@@ -189,22 +173,11 @@ func (r *Remover) isReady(name string) bool {
 	})
 }
 
-// operation is one of a JSON patch.
-type operation struct {
-	Op    string        `json:"op"`
-	Path  string        `json:"path"`
-	Value *corev1.Taint `json:"value,omitempty"`
-}
-
-// patchOf returns the JSON patch that removes our taints. It names them by their places, and fails
-// on the API server where another taint has come to such a place meanwhile.
-func patchOf(taints []corev1.Taint) ([]byte, error) {
-	var patch []operation
-	for i, taint := range slices.Backward(taints) { // Places before it stay what they are.
-		if isOurs(taint) {
-			at := fmt.Sprint("/spec/taints/", i)
-			patch = append(patch, operation{Op: "test", Path: at, Value: &taint}, operation{Op: "remove", Path: at})
-		}
-	}
-	return json.Marshal(patch)
+// patchOf returns the patch that removes our taints from a node. With a version of the node that is
+// not the latest, the patch is a conflict.
+func patchOf(node *corev1.Node) ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": node.ResourceVersion},
+		"spec":     map[string]any{"taints": slices.DeleteFunc(slices.Clone(node.Spec.Taints), isOurs)},
+	})
 }

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 )
 
 // byNode is the index of pods by the name of their node.
@@ -65,8 +67,11 @@ func nodeOf(o any) string {
 
 // listen queues the node of every object that comes or changes. One that goes makes no node ready.
 func (r *Remover) listen() error {
-	add := func(o any) { r.queue.Add(nodeOf(o)) }
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, o any) { add(o) }}
+	handler := workloop.OnChange(func(_, now any) {
+		if now != nil {
+			r.queue.Add(nodeOf(now))
+		}
+	})
 	for _, informer := range []cache.SharedIndexInformer{r.nodes, r.csiNodes, r.pods} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return fmt.Errorf("watch nodes: %w", err)

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
 // TestRevisionsInDoubt: a revision is plain, and may be removed, if its attributes name a source. A word that only looks like the
@@ -34,7 +35,7 @@ func TestRevisionsInDoubt(t *testing.T) {
 			if r.Doubt == nil || r.Plain {
 				t.Fatalf("the revision is %+v, want one in doubt", r)
 			}
-			if plain, wait := c.isPlain(r); plain != tt.want || wait != 0 {
+			if plain, wait := c.isPlain(workload.Ref{Kind: workload.Deployment, Namespace: "default", Name: "web"}, r); plain != tt.want || wait != 0 {
 				t.Errorf("isPlain = %t after %s, want %t at once", plain, wait, tt.want)
 			}
 			used := map[trigger.Object]bool{}

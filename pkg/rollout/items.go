@@ -15,6 +15,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
@@ -149,7 +150,8 @@ func sourceOf(object any) (any, error) {
 func newSource(o metav1.Object, is trigger.Object, digest copies.Digest, keys []string, problem error) *cachedSource {
 	slices.Sort(keys)
 	s := &cachedSource{ObjectMeta: indexedMetadata(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o)}
-	_, s.IsReleased = o.GetAnnotations()[release.Annotation]
+	stable.Mark(&s.ObjectMeta, o)
+	_, s.IsReleased = s.Annotations[release.Annotation]
 	if s.Mark = reloader.MarkOf(o.GetAnnotations()); problem != nil && s.Mark != reloader.Ignored {
 		s.Mark = reloader.Uncopyable
 	}
@@ -192,6 +194,7 @@ func copyOf(object any) (any, error) {
 	c.CreationTimestamp = o.CreationTimestamp
 	c.DeletionTimestamp = o.DeletionTimestamp
 	c.Annotations = o.Annotations
+	stable.Mark(&c.ObjectMeta, o)
 	return c, nil
 }
 

@@ -142,16 +142,21 @@ func (c *Controller) postpone(ctx context.Context, h *cachedWorkload, wait time.
 		logkeys.Namespace, h.Namespace, logkeys.Delay, wait)
 }
 
-// isPlain reports whether a revision is plain, or how long it has to wait before that is known.
-func (c *Controller) isPlain(r *cachedRevision) (plain bool, wait time.Duration) {
+// doubting is the work to read the attributes of a revision in doubt, for the workload that waits
+// for it. It outlives what the cache has of the revision, which changes with each of its pods.
+type doubting struct{ workload.Ref }
+
+// isPlain reports whether a revision of a workload is plain, or how long it has to wait before that
+// is known.
+func (c *Controller) isPlain(ref workload.Ref, r *cachedRevision) (plain bool, wait time.Duration) {
 	if r.Plain || r.Doubt == nil {
 		return r.Plain, 0
 	}
 	if !r.Doubt.isRead.Load() {
-		if wait := c.attributeBytes.Wait(r.Namespace, r.Doubt, r.Doubt.size); wait > 0 {
+		if wait := c.attributeBytes.Wait(r.Namespace, doubting{ref}, r.Doubt.size); wait > 0 {
 			return false, wait
 		}
-		c.attributeBytes.Forget(r.Doubt)
+		c.attributeBytes.Forget(doubting{ref})
 	}
 	return r.Doubt.read(), 0
 }

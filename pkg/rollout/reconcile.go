@@ -64,6 +64,7 @@ func (c *Controller) forget(ref workload.Ref) {
 	c.uses.forget(ref)
 	c.attributeBytes.Forget(ref)
 	c.attributeBytes.Forget(matching{ref})
+	c.attributeBytes.Forget(doubting{ref})
 	c.requests.Forget(ref)
 	c.cfg.Metrics.held(ref, "")
 	c.mu.Lock()

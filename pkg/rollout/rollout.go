@@ -12,15 +12,13 @@ package rollout
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -31,6 +29,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
@@ -90,6 +89,8 @@ type Config struct {
 	// Metrics count what happens, and Queues the work that waits; nil for no counts of that.
 	Metrics *Metrics
 	Queues  workqueue.MetricsProvider
+	// Panics counts panics over one object, by the name of the queue; nil for no count.
+	Panics *prometheus.CounterVec
 }
 
 // The limits of one namespace. Each has a burst, which is more than a namespace
@@ -105,6 +106,13 @@ const (
 	// Events.
 	eventBurst = 500
 	eventRate  = 10 // Per second.
+)
+
+// The names of the queues in metrics.
+const (
+	queueWorkloads = "workloads"
+	queueCopies    = "copies"
+	queueRoles     = "roles"
 )
 
 // Controller is made by New.
@@ -151,6 +159,16 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
+// Objects returns the caches of ConfigMaps and Secrets, which the controller fills when it runs:
+// sources and copies. They have no content, and the marks of [stable.Mark].
+func (c *Controller) Objects() map[api.Kind][]cache.SharedIndexInformer {
+	all := map[api.Kind][]cache.SharedIndexInformer{}
+	for kind, sources := range c.caches.sources {
+		all[kind] = slices.Concat(sources, c.caches.copies[kind])
+	}
+	return all
+}
+
 // Ready returns nil once the controller has seen everything once.
 func (c *Controller) Ready() error {
 	if !c.caches.haveSynced() {
@@ -166,9 +184,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	// Queues have goroutines from their beginning.
-	c.workloads = newQueue(func(ref workload.Ref) string { return ref.Namespace }, fairqueue.Metrics{Name: "workloads", Provider: c.cfg.Queues})
-	c.copies = newQueue(func(o object) string { return o.namespace }, fairqueue.Metrics{Name: "copies", Provider: c.cfg.Queues})
-	c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{Name: "roles", Provider: c.cfg.Queues})
+	c.workloads = newQueue(func(ref workload.Ref) string { return ref.Namespace }, fairqueue.Metrics{Name: queueWorkloads, Provider: c.cfg.Queues})
+	c.copies = newQueue(func(o object) string { return o.namespace }, fairqueue.Metrics{Name: queueCopies, Provider: c.cfg.Queues})
+	c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{Name: queueRoles, Provider: c.cfg.Queues})
 	wg.Go(func() { c.caches.run(ctx) })
 	wg.Go(func() {
 		<-ctx.Done()
@@ -181,64 +199,25 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	klog.FromContext(ctx).Info("Working", logkeys.DryRun, c.cfg.DryRun)
 	for range workers {
-		wg.Go(func() { work(ctx, c.workloads, c.reconcile) })
-		wg.Go(func() { work(ctx, c.copies, c.reconcileCopy) })
-		wg.Go(func() { work(ctx, c.roles, c.reconcileRole) })
+		wg.Go(func() {
+			workloop.Loop[workload.Ref]{Queue: c.workloads, Do: c.reconcile, Panics: c.cfg.Panics, Name: queueWorkloads}.Run(ctx)
+		})
+		wg.Go(func() {
+			workloop.Loop[object]{Queue: c.copies, Do: c.reconcileCopy, Panics: c.cfg.Panics, Name: queueCopies}.Run(ctx)
+		})
+		wg.Go(func() {
+			workloop.Loop[types.NamespacedName]{Queue: c.roles, Do: c.reconcileRole, Panics: c.cfg.Panics, Name: queueRoles}.Run(ctx)
+		})
 	}
 	<-ctx.Done()
 	return nil
-}
-
-// work takes keys from a queue until that is shut down. Failed work is tried again, later each
-// time.
-func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], do func(context.Context, T) error) {
-	for {
-		key, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		err := once(ctx, key, do)
-		switch {
-		case err == nil:
-			queue.Forget(key)
-		case ctx.Err() != nil:
-		case apierrors.IsConflict(err):
-			queue.AddRateLimited(key) // Somebody else was faster. The cache will show what they did.
-		default:
-			klog.FromContext(ctx).Error(err, "Will try again", logkeys.Key, fmt.Sprint(key))
-			queue.AddRateLimited(key)
-		}
-		queue.Done(key)
-	}
-}
-
-// once does it, and makes a panic over one key an error of that key alone.
-func once[T comparable](ctx context.Context, key T, do func(context.Context, T) error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			for _, handle := range utilruntime.PanicHandlers {
-				handle(ctx, r)
-			}
-			err = fmt.Errorf("panic: %v", r)
-		}
-	}()
-	return do(ctx, key)
 }
 
 // listen has changes in the caches queue what they are about.
 func (c *Controller) listen() error {
 	var errs []error
 	on := func(informer cache.SharedIndexInformer, changed func(old, now any)) {
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { changed(nil, o) },
-			UpdateFunc: changed,
-			DeleteFunc: func(o any) {
-				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-					o = gone.Obj
-				}
-				changed(o, nil)
-			},
-		})
+		_, err := informer.AddEventHandler(workloop.OnChange(changed))
 		errs = append(errs, err)
 	}
 	for kind, informers := range c.caches.sources {

@@ -26,7 +26,7 @@ func (c *Controller) sweep(ctx context.Context, h *cachedWorkload) error {
 	}
 	revisions := c.caches.revisionsOf(h)
 	for i, r := range revisions {
-		plain, wait := c.isPlain(r)
+		plain, wait := c.isPlain(h.is.Ref, r)
 		switch {
 		case wait > 0:
 			c.workloads.AddAfter(h.is.Ref, wait)

@@ -189,7 +189,7 @@ func (c *Controller) clean(ctx context.Context, u unit) (after time.Duration, er
 		c.reports.markFound(u.alone)
 		c.known.forget(copied)
 	}
-	if cached == nil || cached.Labels[release.StableLabel] != release.LabelOf(u.alone.Name) || c.cfg.DryRun {
+	if cached == nil || cached.GetLabels()[release.StableLabel] != release.LabelOf(u.alone.Name) || c.cfg.DryRun {
 		return 0, nil
 	}
 	source, err := c.current(ctx, u.alone)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 )
 
 // checks check edits beside the workers, which must be free to take an edit back while a check
@@ -89,7 +90,11 @@ func (c *checks) run(ctx context.Context, t task) (refused string, err error) {
 		return "", err
 	}
 	defer giveBack()
-	return t.do(ctx)
+	err = workloop.Recover(func() error {
+		refused, err = t.do(ctx)
+		return err
+	})
+	return refused, err
 }
 
 func (c *checks) forget(u unit) {

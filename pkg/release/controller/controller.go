@@ -16,9 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -27,6 +25,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
@@ -35,6 +34,9 @@ import (
 
 // FieldManager is the name under which the controller writes.
 const FieldManager = api.ControllerName
+
+// queueName is the name of the queue in metrics.
+const queueName = "releases"
 
 // workers are how many units are worked on at a time.
 const workers = 4
@@ -60,14 +62,14 @@ const (
 // `kubectl replace --force` delete an object and create it again.
 const goneTime = 10 * time.Second
 
-// Config configures a controller. All fields but Namespaces and the last two are required.
+// Config configures a controller. All fields but the last two are required.
 type Config struct {
-	Client   kubernetes.Interface
-	Metadata metadata.Interface
+	Client kubernetes.Interface
+	// Objects are caches of the ConfigMaps and Secrets that can be released, with the marks of
+	// [stable.Mark]. New adds indexes to them, and another part of the program runs them.
+	Objects map[api.Kind][]cache.SharedIndexInformer
 	// DriverName is the CSI driver whose volumes' attributes are understood.
 	DriverName string
-	// Namespaces are those that the controller works in. None: all.
-	Namespaces []string
 	// QuietPeriod is how long the objects of a group must be unchanged before the first step.
 	QuietPeriod time.Duration
 	// Check checks an edit by the rules of its object.
@@ -78,9 +80,8 @@ type Config struct {
 	Registry prometheus.Registerer
 	// Queues counts the work that waits.
 	Queues workqueue.MetricsProvider
-	// Secrets decides whether Secrets can be released. Without it nothing about them is asked of
-	// the API server.
-	Secrets bool
+	// Panics counts panics over one unit; nil for no count.
+	Panics *prometheus.CounterVec
 	// DryRun means that nothing is written but the log.
 	DryRun bool
 }
@@ -106,7 +107,7 @@ type Controller struct {
 
 // New returns a controller that does nothing until it runs.
 func New(cfg Config) (*Controller, error) {
-	found, err := newObjects(cfg)
+	found, err := newObjects(cfg.Objects)
 	if err != nil {
 		return nil, err
 	}
@@ -120,23 +121,18 @@ func New(cfg Config) (*Controller, error) {
 	return c, c.metrics.register(cfg.Registry)
 }
 
-// HaveSynced reports whether the controller has seen all released objects once.
-func (c *Controller) HaveSynced() bool { return c.objects.haveSynced() }
-
 // Run works until ctx ends. It can be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	c.queue = fairqueue.NewWorkQueue(func(u unit) string { return u.namespace },
-		workqueue.NewTypedItemExponentialFailureRateLimiter[unit](firstUnitRetry, longestUnitRetry), fairqueue.Metrics{Name: "releases", Provider: c.cfg.Queues})
+		workqueue.NewTypedItemExponentialFailureRateLimiter[unit](firstUnitRetry, longestUnitRetry), fairqueue.Metrics{Name: queueName, Provider: c.cfg.Queues})
 	if err := c.listen(); err != nil {
 		return err
 	}
-	var caches, working sync.WaitGroup
-	caches.Go(func() { c.objects.run(ctx) })
+	var working sync.WaitGroup
 	if cache.WaitForCacheSync(ctx.Done(), c.objects.haveSynced) {
 		for range workers {
 			working.Go(func() {
-				for c.next(ctx) {
-				}
+				workloop.Loop[unit]{Queue: c.queue, Do: c.work, Panics: c.cfg.Panics, Name: queueName}.Run(ctx)
 			})
 		}
 	}
@@ -146,40 +142,27 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.pods.wait()
 	c.checks.wait()
 	c.removeNotes(ctx)
-	caches.Wait()
 	return nil
 }
 
-// next works on one unit of the queue, and reports whether there may be more.
-func (c *Controller) next(ctx context.Context) bool {
-	u, isOver := c.queue.Get()
-	if isOver {
-		return false
-	}
-	defer c.queue.Done(u)
-	defer utilruntime.HandleCrashWithContext(ctx)
+// work works on one unit of the queue.
+func (c *Controller) work(ctx context.Context, u unit) error {
 	if wait := c.requests.Debt(u.namespace); wait > 0 {
 		c.queue.AddAfter(u, wait)
-		return true
+		return nil
 	}
 	after, err := c.reconcile(ctx, u)
-	switch {
-	case errors.Is(err, errNotSynced), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		c.queue.AddRateLimited(u) // The caches will show what has happened.
-	case err != nil && ctx.Err() == nil:
-		klog.FromContext(ctx).Error(err, "Will try again", logkeys.Key, u.String())
-		c.queue.AddRateLimited(u)
-	default:
-		c.queue.Forget(u)
-		if after > 0 {
-			c.queue.AddAfter(u, after)
-		}
+	if apierrors.IsAlreadyExists(err) {
+		return errors.Join(workloop.ErrBehind, err) // The caches will show what has happened.
 	}
-	return true
+	if err == nil && after > 0 {
+		c.queue.AddAfter(u, after)
+	}
+	return err
 }
 
 // errNotSynced is why a unit waits: nothing is known of its pods yet.
-var errNotSynced = errors.New("the cache of pods is being filled")
+var errNotSynced = fmt.Errorf("%w: the cache of pods is being filled", workloop.ErrBehind)
 
 // reconcile does what is to be done about a unit now, and returns when to look again; zero for when
 // something changes.

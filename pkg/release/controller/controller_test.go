@@ -13,14 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
 )
 
@@ -65,7 +66,10 @@ func newFixtureOf(t *testing.T, client *fake.Clientset) *fixture {
 	f := &fixture{T: t, client: client, events: record.NewFakeRecorder(enough)}
 	var err error
 	f.c, err = New(Config{
-		Client: f.client, Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), DriverName: driverName, Events: f.events,
+		Client: f.client, Objects: map[api.Kind][]cache.SharedIndexInformer{
+			api.ConfigMap: {cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})},
+		},
+		DriverName: driverName, Events: f.events,
 		Registry: prometheus.NewRegistry(),
 		Check: func(context.Context, []settings.Rule, validation.Content) ([]validation.Problem, error) {
 			return nil, nil
@@ -132,6 +136,13 @@ func (f *fixture) until(what string, isSo func() bool) {
 	f.Fatalf("it never comes to this: %s; Events: %q", what, f.texts)
 }
 
+// marked returns what a cache has of an object.
+func marked(m metav1.ObjectMeta) *metav1.PartialObjectMetadata {
+	stored := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}}
+	stable.Mark(&stored.ObjectMeta, &m)
+	return stored
+}
+
 func (f *fixture) reconcile() {
 	f.Helper()
 	list, err := f.client.CoreV1().ConfigMaps("n").List(f.ctx, metav1.ListOptions{})
@@ -142,8 +153,7 @@ func (f *fixture) reconcile() {
 	var units []unit
 	for i := range list.Items {
 		m := &list.Items[i]
-		kept, _ := bare(&metav1.PartialObjectMetadata{ObjectMeta: m.ObjectMeta})
-		cached = append(cached, kept)
+		cached = append(cached, marked(m.ObjectMeta))
 		ref := api.Ref{Kind: api.ConfigMap, Namespace: "n", Name: m.Name}
 		if value, isReleased := m.Annotations[release.Annotation]; isReleased {
 			units = append(units, unit{namespace: "n", alone: ref}, unitOf(ref, value))

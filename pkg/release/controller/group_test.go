@@ -111,9 +111,8 @@ func TestRequestsOfANamespace(t *testing.T) {
 		f.c.requests.Spend("n")
 	}
 	noisy := unit{namespace: "n", alone: api.Ref{Kind: api.ConfigMap, Namespace: "n", Name: "web"}}
-	f.c.queue.Add(noisy)
 	before := len(f.client.Actions())
-	if !f.c.next(f.ctx) || len(f.client.Actions()) != before || f.c.queue.Len() != 0 {
+	if err := f.c.work(f.ctx, noisy); err != nil || len(f.client.Actions()) != before || f.c.queue.Len() != 0 {
 		t.Error("a unit of a namespace in debt is worked on")
 	}
 }

@@ -144,7 +144,7 @@ func (c *Controller) read(ctx context.Context, o object) (stable.Object, error) 
 func (c *Controller) current(ctx context.Context, o object) (*stable.Object, error) {
 	now, isKnown := c.known.get(o)
 	cached := c.objects.get(o)
-	if isKnown && cached != nil && cached.ResourceVersion == now.Version {
+	if isKnown && cached != nil && cached.GetResourceVersion() == now.Version {
 		return &now, nil
 	}
 	read, err := c.read(ctx, o)
@@ -259,7 +259,7 @@ func (c *Controller) missing(m *member, members []*member) string {
 			if release.NameOf(ref) != name || cached == nil {
 				continue
 			}
-			if text, isReleased := cached.Annotations[release.Annotation]; isReleased && !settings.HasReadableGroup(text) {
+			if text, isReleased := annotationOf(cached); isReleased && !settings.HasReadableGroup(text) {
 				return fmt.Sprintf("the annotation of %s, which is released together with it, cannot be read", name)
 			}
 		}

@@ -1,19 +1,16 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 )
@@ -44,7 +41,8 @@ func unitOf(o object, annotation string) unit {
 	return unit{namespace: o.Namespace, alone: o}
 }
 
-// objects hold the metadata of ConfigMaps and Secrets, as far as it has to do with releases.
+// objects are the metadata of ConfigMaps and Secrets, in caches that other parts of the program
+// share.
 type objects struct {
 	informers map[api.Kind][]cache.SharedIndexInformer
 }
@@ -55,78 +53,46 @@ const (
 	byNamespace = "in"   // Released objects, by namespace.
 )
 
-func newObjects(cfg Config) (*objects, error) {
-	namespaces := cfg.Namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	kinds := []api.Kind{api.ConfigMap}
-	if cfg.Secrets {
-		kinds = append(kinds, api.Secret)
-	}
-	c := &objects{informers: map[api.Kind][]cache.SharedIndexInformer{}}
-	for _, namespace := range namespaces {
-		all := metadatainformer.NewFilteredSharedInformerFactory(cfg.Metadata, 0, namespace, nil)
-		for _, kind := range kinds {
-			informer := all.ForResource(corev1.SchemeGroupVersion.WithResource(kind.Resource() + "s")).Informer()
-			c.informers[kind] = append(c.informers[kind], informer)
-			err := errors.Join(informer.SetTransform(bare), informer.AddIndexers(cache.Indexers{
+// newObjects adds the indexes to caches that do not run yet.
+func newObjects(informers map[api.Kind][]cache.SharedIndexInformer) (*objects, error) {
+	for kind, ofKind := range informers {
+		for _, informer := range ofKind {
+			err := informer.AddIndexers(cache.Indexers{
 				byUnit: func(o any) ([]string, error) { return indexOf(kind, o, unit.String), nil },
 				byNamespace: func(o any) ([]string, error) {
 					return indexOf(kind, o, func(u unit) string { return u.namespace }), nil
 				},
-			}))
+			})
 			if err != nil {
 				return nil, fmt.Errorf("set up the caches of objects: %w", err)
 			}
 		}
 	}
-	return c, nil
-}
-
-// bare keeps of an object what has to do with releases. The annotation is read here, once for each
-// event, and only its group is cached.
-func bare(o any) (any, error) {
-	m, ok := o.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return o, nil
-	}
-	kept := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
-	value, isReleased := m.Annotations[release.Annotation]
-	if label := m.Labels[release.StableLabel]; label != "" {
-		kept.Labels = map[string]string{release.StableLabel: label}
-	}
-	if isReleased {
-		kept.Annotations = map[string]string{release.Annotation: settings.Brief(value)}
-	}
-	if isReleased || kept.Labels != nil {
-		kept.UID, kept.ResourceVersion = m.UID, m.ResourceVersion
-	}
-	return kept, nil
+	return &objects{informers}, nil
 }
 
 func indexOf(kind api.Kind, o any, key func(unit) string) []string {
-	m, ok := o.(*metav1.PartialObjectMetadata)
+	m, ok := o.(metav1.Object)
 	if !ok {
 		return nil
 	}
-	value, isReleased := m.Annotations[release.Annotation]
+	value, isReleased := annotationOf(m)
 	if !isReleased {
 		return nil
 	}
 	return []string{key(unitOf(refOf(kind, m), value))}
 }
 
-func refOf(kind api.Kind, m *metav1.PartialObjectMetadata) object {
-	return object{Kind: kind, Namespace: m.Namespace, Name: m.Name}
+func refOf(kind api.Kind, m metav1.Object) object {
+	return object{Kind: kind, Namespace: m.GetNamespace(), Name: m.GetName()}
 }
 
 // annotationOf returns the release annotation of an object, which may be nil.
-func annotationOf(m *metav1.PartialObjectMetadata) (value string, isReleased bool) {
+func annotationOf(m metav1.Object) (value string, isReleased bool) {
 	if m == nil {
 		return "", false
 	}
-	value, isReleased = m.Annotations[release.Annotation]
+	value, isReleased = m.GetAnnotations()[release.Annotation]
 	return value, isReleased
 }
 
@@ -140,7 +106,7 @@ func (c *objects) released(index, key string) []object {
 				continue // There is no other error than an unknown index.
 			}
 			for _, o := range found {
-				if m, ok := o.(*metav1.PartialObjectMetadata); ok {
+				if m, ok := o.(metav1.Object); ok {
 					all = append(all, refOf(kind, m))
 				}
 			}
@@ -151,10 +117,10 @@ func (c *objects) released(index, key string) []object {
 }
 
 // get returns the metadata of an object; nil for one that is not there.
-func (c *objects) get(o object) *metav1.PartialObjectMetadata {
+func (c *objects) get(o object) metav1.Object {
 	for _, informer := range c.informers[o.Kind] {
 		found, exists, err := informer.GetStore().GetByKey(o.Namespace + "/" + o.Name)
-		if m, ok := found.(*metav1.PartialObjectMetadata); ok && exists && err == nil {
+		if m, ok := found.(metav1.Object); ok && exists && err == nil {
 			return m
 		}
 	}
@@ -170,33 +136,19 @@ func (c *objects) haveSynced() bool {
 	return true
 }
 
-// run fills the caches and keeps them current until ctx ends.
-func (c *objects) run(ctx context.Context) {
-	var wg sync.WaitGroup
-	for _, informers := range c.informers {
-		for _, informer := range informers {
-			wg.Go(func() { informer.RunWithContext(ctx) })
-		}
-	}
-	wg.Wait()
-}
-
 // listen queues the units of objects that change.
 func (c *Controller) listen() error {
 	var errs []error
 	for kind, informers := range c.objects.informers {
-		add := func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if m, ok := o.(*metav1.PartialObjectMetadata); ok {
-				c.changed(refOf(kind, m), m)
+		changed := func(old, now any) {
+			for _, o := range []any{old, now} {
+				if m, ok := o.(metav1.Object); ok {
+					c.changed(refOf(kind, m), m)
+				}
 			}
 		}
 		for _, informer := range informers {
-			_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-				AddFunc: add, DeleteFunc: add, UpdateFunc: func(old, now any) { add(old); add(now) },
-			})
+			_, err := informer.AddEventHandler(workloop.OnChange(changed))
 			errs = append(errs, err)
 		}
 	}
@@ -204,8 +156,8 @@ func (c *Controller) listen() error {
 }
 
 // changed queues what an object belongs to: its own unit, or that of the object whose copy it is.
-func (c *Controller) changed(o object, m *metav1.PartialObjectMetadata) {
-	if value, isReleased := m.Annotations[release.Annotation]; isReleased {
+func (c *Controller) changed(o object, m metav1.Object) {
+	if value, isReleased := annotationOf(m); isReleased {
 		c.queue.Add(unitOf(o, value))
 		c.queue.Add(unit{namespace: o.Namespace, alone: o}) // It may have left a group, or joined one.
 	}
@@ -215,11 +167,11 @@ func (c *Controller) changed(o object, m *metav1.PartialObjectMetadata) {
 	}
 	source := object{Kind: o.Kind, Namespace: o.Namespace, Name: name}
 	found := c.objects.get(source)
-	if found == nil && m.Labels[release.StableLabel] == "" {
+	if found == nil && m.GetLabels()[release.StableLabel] == "" {
 		return // Somebody's object that is called like that.
 	}
 	c.queue.Add(unit{namespace: o.Namespace, alone: source})
 	if found != nil {
-		c.queue.Add(unitOf(source, found.Annotations[release.Annotation]))
+		c.queue.Add(unitOf(source, found.GetAnnotations()[release.Annotation]))
 	}
 }

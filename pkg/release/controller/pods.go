@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 )
 
@@ -85,17 +87,11 @@ func (c *podCaches) begin(ctx context.Context, namespace string, changed func(un
 		uses: &usesOfAttributes{driver: c.cfg.DriverName, namespace: namespace, known: map[[sha256.Size]byte]use{}},
 	}
 	_ = p.informer.SetTransform(p.transform) // It has not started.
-	notify := func(o any) {
-		if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-			o = gone.Obj
-		}
-		if pod, ok := o.(*cachedPod); ok {
+	_, _ = p.informer.AddEventHandler(workloop.OnChange(func(old, now any) {
+		if pod, ok := cmp.Or(now, old).(*cachedPod); ok {
 			p.notify(pod, changed)
 		}
-	}
-	_, _ = p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(_, now any) { notify(now) },
-	})
+	}))
 	c.namespaces[namespace] = p
 	c.running.Go(func() { p.informer.RunWithContext(ctx) })
 	klog.FromContext(ctx).V(2).Info("Watching the pods of a namespace with releases", logkeys.Namespace, namespace)

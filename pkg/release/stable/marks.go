@@ -1,0 +1,21 @@
+package stable
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+)
+
+// Mark adds to the metadata that a cache stores of an object what shows whether the object is
+// released or a stable copy: a label, and of the release annotation only the group. The annotation
+// is read here, once for each event.
+func Mark(stored *metav1.ObjectMeta, o metav1.Object) {
+	if label := o.GetLabels()[release.StableLabel]; label != "" {
+		stored.Labels = map[string]string{release.StableLabel: label}
+	}
+	if value, isReleased := o.GetAnnotations()[release.Annotation]; isReleased {
+		stored.Annotations = clone(stored.Annotations)
+		stored.Annotations[release.Annotation] = settings.Brief(value)
+	}
+}
