@@ -37,6 +37,7 @@ type config struct {
 	progressDeadline                   time.Duration
 	dryRun                             bool
 	releases                           bool
+	evidence                           bool
 	nodeTaint                          bool
 	driverNamespace, driverSelector    string
 	leaderElect                        bool
@@ -86,10 +87,12 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 	fs.BoolVar(&c.dryRun, "dry-run", false, "only log what the controller would do")
 	fs.BoolVar(&c.releases, "releases", true,
 		"whether the controller releases edits of objects with the annotation "+release.Annotation+"; if false, it reads no pods")
+	fs.BoolVar(&c.evidence, "evidence", false,
+		"whether a step of a release ends only when drivers, asked through port-forwards to their pods, report the edit in the files of pods")
 	fs.BoolVar(&c.nodeTaint, "node-taint", false,
 		"whether the controller removes the taint "+nodetaint.Key+" from a node when the driver is ready there")
 	fs.StringVar(&c.driverNamespace, "driver-namespace", getenv("POD_NAMESPACE"),
-		"namespace of the driver's pods, for --node-taint; defaults to $POD_NAMESPACE")
+		"namespace of the driver's pods, for --evidence and --node-taint; defaults to $POD_NAMESPACE")
 	fs.StringVar(&c.driverSelector, "driver-selector", "app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver",
 		"label selector of the driver's pods, for --node-taint")
 	fs.BoolVar(&c.leaderElect, "leader-elect", true, "whether the controller works only while it holds a lease, so that several can run")
@@ -151,7 +154,7 @@ func (c config) validate() error {
 	if _, err := labels.Parse(c.driverSelector); err != nil {
 		refuse("--driver-selector: %v", err)
 	}
-	if c.nodeTaint && c.driverNamespace == "" {
+	if (c.nodeTaint || c.evidence) && c.driverNamespace == "" {
 		refuse("--driver-namespace is missing: name the namespace of the driver's pods, or set $POD_NAMESPACE")
 	}
 	if c.leaderElect && c.leaseNamespace == "" {

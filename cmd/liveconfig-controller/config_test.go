@@ -65,13 +65,13 @@ func TestParseFlags(t *testing.T) {
 			[]string{
 				"--kubeconfig=/etc/kube", "--namespaces=b,a,b", "--secrets=false", "--driver-name=csi.example.test", "--compat-reloader",
 				"--secret-identity=driver", "--quiet-period=1m30s", "--rollout-rate=0.1", "--hold-failing=false", "--progress-deadline=1ns",
-				"--dry-run", "--releases=false", "--node-taint", "--driver-namespace=csi", "--driver-selector=app=x",
+				"--dry-run", "--releases=false", "--evidence", "--node-taint", "--driver-namespace=csi", "--driver-selector=app=x",
 				"--lease-namespace=other", "--lease-name", "mine", "--http-endpoint=:9809", "-v", "5", "--log-format=json",
 			},
 			func(c *config) {
 				c.kubeconfig, c.namespaces, c.secrets, c.driverName, c.compatReloader = "/etc/kube", "b,a,b", false, "csi.example.test", true
 				c.secretIdentity, c.quietPeriod, c.rolloutRate, c.holdFailing, c.progressDeadline = "driver", 90*time.Second, 0.1, false, 1
-				c.dryRun, c.releases, c.nodeTaint, c.driverNamespace, c.driverSelector = true, false, true, "csi", "app=x"
+				c.dryRun, c.releases, c.evidence, c.nodeTaint, c.driverNamespace, c.driverSelector = true, false, true, true, "csi", "app=x"
 				c.leaseNamespace, c.leaseName, c.httpEndpoint, c.verbosity, c.logFormat = "other", "mine", ":9809", 5, "json"
 			},
 		},

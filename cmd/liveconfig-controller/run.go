@@ -27,6 +27,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/clientmetrics"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
@@ -142,7 +143,11 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 		return nil, err
 	}
 	if cfg.releases {
-		if p.releases, err = newReleases(cfg, p, releases.Config{Events: events, Queues: queues, Panics: panics}); err != nil {
+		c := releases.Config{Events: events, Queues: queues, Panics: panics}
+		if cfg.evidence {
+			c.Drivers = drivers{nodes.New(cluster, client, cfg.driverNamespace)}
+		}
+		if p.releases, err = newReleases(cfg, p, c); err != nil {
 			return nil, err
 		}
 	}
@@ -171,6 +176,22 @@ func newReleases(cfg config, p *parts, c releases.Config) (*releases.Controller,
 	c.Client, c.Objects, c.DriverName, c.QuietPeriod = p.client, p.controller.Objects(), cfg.driverName, cfg.quietPeriod
 	c.Check, c.Registry, c.DryRun = checker.Check, p.registry, cfg.dryRun
 	return releases.New(c)
+}
+
+// drivers asks the drivers of nodes through port-forwards.
+type drivers struct{ *nodes.Drivers }
+
+// Ask returns an answer for each node.
+func (d drivers) Ask(ctx context.Context, names []string) map[string]releases.Answer {
+	answers := map[string]releases.Answer{}
+	for node, answer := range d.Reports(ctx, names) {
+		if answer.Err != nil { // A nil one would be an error that is not nil.
+			answers[node] = releases.Answer{Err: answer.Err}
+		} else {
+			answers[node] = releases.Answer{Volumes: answer.Report.Volumes}
+		}
+	}
+	return answers
 }
 
 // working is a metric.

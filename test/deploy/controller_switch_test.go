@@ -9,7 +9,7 @@ func controllerInstallations() map[string]installation {
 			[]string{
 				"kind: Deployment", "kind: PodDisruptionBudget", "replicas: 2", "command: [/liveconfig-controller]", "runAsNonRoot: true",
 				"readOnlyRootFilesystem: true", "capabilities:\n              drop:\n              - ALL", "name: liveconfig-controller-in-namespace",
-				"resources: [configmaps, secrets]", "resources: [localsubjectaccessreviews]", `resourceNames: ["liveconfig-controller"]`,
+				"resources: [configmaps, secrets]", "resources: [localsubjectaccessreviews]", `- "--evidence"`, "resources: [pods/portforward]\n    verbs: [create]", `resourceNames: ["liveconfig-controller"]`,
 				"topologyKey: kubernetes.io/hostname",
 			},
 			[]string{"--namespaces", "--lease-name", "--dry-run", "--rollout-rate", "--secrets", "--compat-reloader", "kind: Service\n", "kind: PodMonitor"},
@@ -28,6 +28,9 @@ func controllerInstallations() map[string]installation {
 			with("identity.secrets=driver", "driverName=csi.example.org"),
 			[]string{`- "--secret-identity=driver"`, `- "--driver-name=csi.example.org"`},
 			nil,
+		},
+		"a controller that goes by the time alone": {
+			with("controller.evidence=false"), nil, []string{"--evidence", "resources: [pods/portforward]"},
 		},
 		"a controller that reads annotations of Reloader": {with("controller.compat.reloader=true"), []string{`- "--compat-reloader=true"`}, nil},
 		"a controller that removes the taint of nodes": {

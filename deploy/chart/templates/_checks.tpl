@@ -71,7 +71,7 @@
 {{- $values := dict "namespaces" "controller.namespaces" "secrets" "controller.secrets" "driver-name" "driverName"
     "secret-identity" "identity.secrets" "quiet-period" "controller.quietPeriod" "rollout-rate" "controller.rolloutRate"
     "hold-failing" "controller.holdFailing" "progress-deadline" "controller.progressDeadline" "dry-run" "controller.dryRun"
-    "compat-reloader" "controller.compat.reloader" "releases" "controller.releases" "node-taint" "controller.nodeTaint"
+    "compat-reloader" "controller.compat.reloader" "releases" "controller.releases" "evidence" "controller.evidence" "node-taint" "controller.nodeTaint"
     "roles" "controller.roles" "driver-namespace" "nothing: it is the namespace of the release"
     "driver-selector" "nothing: the labels are the chart's"
     "http-endpoint" "controller.http.port" "v" "controller.log.verbosity" "log-format" "controller.log.format"

@@ -89,6 +89,12 @@ app.kubernetes.io/component: controller
 {{- end }}
 {{- end }}
 
+{{/* Whether it asks drivers. A dry run shows no edit to anybody. */}}
+{{- define "liveconfig.controllerAsks" -}}
+{{- $c := .Values.controller -}}
+{{- if and $c.releases $c.evidence (not $c.dryRun) }}true{{ end }}
+{{- end }}
+
 {{/* Its flags. What it takes for granted is not said. */}}
 {{- define "liveconfig.controllerFlags" -}}
 {{- $c := .Values.controller -}}
@@ -106,6 +112,9 @@ app.kubernetes.io/component: controller
 {{- include "liveconfig.flag" (list "dry-run" (toString $c.dryRun) "false") }}
 {{- include "liveconfig.flag" (list "compat-reloader" (toString $c.compat.reloader) "false") }}
 {{- include "liveconfig.flag" (list "releases" (toString $c.releases) "true") }}
+{{- if include "liveconfig.controllerAsks" . }}
+- "--evidence"
+{{- end }}
 {{- include "liveconfig.flag" (list "node-taint" (toString $c.nodeTaint) "false") }}
 {{- include "liveconfig.flag" (list "roles" (toString $c.roles) "false") }}
 {{- if $c.nodeTaint }}

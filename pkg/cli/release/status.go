@@ -33,7 +33,8 @@ func newStatus(s *session.Session) *cobra.Command {
 		Use:   "status [TYPE/NAME...]",
 		Short: "Show how far edits have come",
 		Long: "Prints each released object with its state, its step, and how many pods have what it has now. Without names it prints all of\n" +
-			"the namespace. The exit code is 1 if an edit was refused, reverted or frozen, or an annotation is wrong.",
+			"the namespace. The exit code is 1 if an edit was refused, reverted or frozen, if it is not known that pods have it, or if an\n" +
+			"annotation is wrong.",
 		Example: "  kubectl liveconfig release status\n" +
 			"  kubectl liveconfig release status configmap/web --watch",
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
@@ -75,7 +76,7 @@ func (o *status) run(ctx context.Context, args []string) error {
 
 func verdict(views []view) error {
 	for _, v := range views {
-		if v.State.hasFailed() {
+		if v.State.hasFailed() || v.State == viewState(release.Waiting) && v.Reason != "" {
 			return &session.Exit{Code: 1}
 		}
 	}

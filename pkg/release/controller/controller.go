@@ -82,6 +82,9 @@ type Config struct {
 	Queues workqueue.MetricsProvider
 	// Panics counts panics over one unit; nil for no count.
 	Panics *prometheus.CounterVec
+	// Drivers report what the files of pods have; nil if they cannot be asked. Then releases go by
+	// the time alone.
+	Drivers Drivers
 	// DryRun means that nothing is written but the log.
 	DryRun bool
 }
@@ -93,6 +96,7 @@ type Controller struct {
 	objects  *objects
 	pods     *podCaches
 	checks   *checks
+	proofs   *proofs
 	noted    sync.Map // The copies with a note of a check, perhaps.
 	known    *knownObjects
 	settings *lastSettings
@@ -112,7 +116,7 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, run: rand.Text(), objects: found, pods: newPodCaches(cfg), checks: newChecks(), known: newKnownObjects(),
+		cfg: cfg, run: rand.Text(), objects: found, pods: newPodCaches(cfg), checks: newChecks(), proofs: newProofs(cfg.Drivers), known: newKnownObjects(),
 		settings: newLastSettings(),
 		writer:   stable.Writer{Client: cfg.Client, Manager: FieldManager},
 		seen:     &seenPods{units: map[unit]*seenOfUnit{}}, reports: newReports(), metrics: newMetrics(),
@@ -141,6 +145,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	working.Wait() // Workers start caches of pods and checks.
 	c.pods.wait()
 	c.checks.wait()
+	c.proofs.wait()
 	c.removeNotes(ctx)
 	return nil
 }
@@ -175,6 +180,7 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 		c.metrics.forget(u)
 		c.seen.forget(u)
 		c.checks.forget(u)
+		c.proofs.forget(u)
 		return c.clean(ctx, u)
 	}
 	c.reportMistakes(ctx, members)
@@ -201,6 +207,11 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 	for _, m := range members {
 		m.releasedAt = c.known.releasedAt(m.ref(), m.copy.CreatedAt)
 	}
+	return c.step(ctx, u, members, isHeld)
+}
+
+// step decides what to do about members that have copies, and does it.
+func (c *Controller) step(ctx context.Context, u unit, members []*member, isHeld bool) (after time.Duration, err error) {
 	pods, isSynced := c.pods.of(ctx, u, members, c.queue.Add)
 	if !isSynced {
 		return 0, errNotSynced
@@ -209,9 +220,15 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 	state.IsHeld = isHeld
 	d := plan.Decide(state)
 	c.metrics.note(u, members)
-	if d.Action == plan.Rest {
+	c.reportWaiting(ctx, members, state.Now)
+	switch d.Action {
+	case plan.Rest:
 		c.seen.look(u, state)
 		return d.After, nil
+	case plan.Ask:
+		c.proofs.ask(ctx, u, state, d.Pods, wantedOf(members), c.queue.Add)
+		return 0, nil
+	case plan.Clear, plan.Check, plan.Expose, plan.Promote:
 	}
 	if c.cfg.DryRun {
 		klog.FromContext(ctx).Info("The controller would act on a release", logkeys.Key, u.String(), logkeys.Action, string(d.Action))
@@ -238,6 +255,7 @@ func (c *Controller) planOf(u unit, members []*member, pods []plan.Pod) plan.Uni
 			Rules: m.source.Annotation,
 		})
 	}
-	state.Pods = c.seen.of(u, state.Objects, pods)
+	state.CanProve = c.proofs.drivers != nil
+	state.Pods = c.proofs.of(u, state.Objects, c.seen.of(u, state.Objects, pods))
 	return state
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 )
 
@@ -68,7 +69,9 @@ func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed f
 				shared = append(shared, use.files)
 			}
 		}
-		pods, sets = append(pods, pod.is), append(sets, shared)
+		is := pod.is
+		is.Objects = pod.namesOf(released)
+		pods, sets = append(pods, is), append(sets, shared)
 	}
 	return withShared(pods, sets), true
 }
@@ -148,6 +151,17 @@ func (p *cachedPod) usesAny(refs map[object]time.Time) bool {
 	return slices.ContainsFunc(p.uses, func(u use) bool { return u.usesAny(refs) })
 }
 
+// namesOf returns the names of those of the objects that the pod uses.
+func (p *cachedPod) namesOf(refs map[object]time.Time) (names []string) {
+	for o := range refs {
+		if p.usesAny(map[object]time.Time{o: {}}) {
+			names = append(names, release.NameOf(o))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 func (p *podCache) transform(o any) (any, error) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
@@ -155,7 +169,7 @@ func (p *podCache) transform(o any) (any, error) {
 	}
 	kept := &cachedPod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
-		is:         plan.Pod{Name: pod.Name, UID: string(pod.UID), Created: pod.CreationTimestamp.Time},
+		is:         plan.Pod{Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Time},
 		uses:       p.uses.of(pod),
 		hasStarted: pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
 			(pod.Spec.NodeName != "" || pod.Status.Phase == corev1.PodRunning),

@@ -27,6 +27,8 @@ const (
 	ReasonBlocked = "ReleaseBlocked"
 	// ReasonRefused: an edit breaks a rule, and no pod gets it.
 	ReasonRefused = "ReleaseRefused"
+	// ReasonWaiting: it is not known that pods have the edit in their files.
+	ReasonWaiting = "ReleaseWaiting"
 	// ReasonExposed: a step has begun.
 	ReasonExposed = "ReleaseExposed"
 	// ReasonPromoted: all pods get the edit.
@@ -72,7 +74,7 @@ func (r *reports) replace(o object, reason, text string) bool {
 }
 
 func (r *reports) forgetAll(o object) {
-	for _, reason := range []string{ReasonMistake, ReasonRefused, ReasonBlocked} {
+	for _, reason := range []string{ReasonMistake, ReasonRefused, ReasonBlocked, ReasonWaiting} {
 		r.replace(o, reason, "")
 	}
 	r.markRight(o)
@@ -181,6 +183,7 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 		c.metrics.finished.WithLabelValues(release.Promoted).Inc()
 		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonPromoted, "All pods get the edit."})
 	case d.Action == plan.Clear:
+	case e.State == release.Waiting: // See reportWaiting.
 	case e.State == release.Refused:
 		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
 		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonRefused, "No pod gets the edit: " + e.Reason})
@@ -241,7 +244,7 @@ func (m *metrics) register(registry prometheus.Registerer) error {
 	for _, outcome := range []string{release.Promoted, string(release.Refused), string(release.Reverted), string(release.Frozen)} {
 		m.finished.WithLabelValues(outcome)
 	}
-	for _, state := range []release.State{release.Progressing, release.Refused, release.Reverted, release.Frozen} {
+	for _, state := range []release.State{release.Progressing, release.Waiting, release.Refused, release.Reverted, release.Frozen} {
 		errs = append(errs, registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "liveconfig_controller_releases", ConstLabels: prometheus.Labels{"state": string(state)},
 			Help: "Edits of released objects and groups that not all pods have, by state.",

@@ -10,6 +10,8 @@ type Pod struct {
 	Name, UID string
 	// Node is where it runs.
 	Node string
+	// Objects are the names of the objects of the unit that it uses.
+	Objects []string
 	// Created is when it was created, by the API server's clock.
 	Created time.Time
 	// IsReady is its condition, and Changed when that last changed, by the kubelet's clock and in

@@ -1,0 +1,207 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
+)
+
+// Drivers reports what the files of pods have.
+type Drivers interface {
+	// Ask returns what the drivers of nodes report now, an answer for each.
+	Ask(ctx context.Context, nodes []string) map[string]Answer
+}
+
+// Answer is the answer of one driver.
+type Answer struct {
+	Volumes []statusz.Volume
+	// Err is why there is no report.
+	Err error
+}
+
+const (
+	// asksAtATime is how many units are asked about at a time; a namespace has one at most, so one
+	// whose nodes do not answer keeps no other waiting.
+	asksAtATime = 4
+	// askTime is how long one unit is asked about.
+	askTime = 15 * time.Second
+	// waitingTime is how long a release may wait until an Event reports it.
+	waitingTime = 30 * time.Second
+)
+
+// proofs remember what drivers have reported about the pods of units.
+type proofs struct {
+	drivers Drivers // Nil if they cannot be asked.
+	turns   *fairqueue.Turns
+	running sync.WaitGroup
+
+	mu    sync.Mutex // Guards units.
+	units map[unit]*proofsOfUnit
+}
+
+// proofsOfUnit are for one set of candidates.
+type proofsOfUnit struct {
+	candidates string
+	isAsking   bool
+	pods       map[string]*plan.Proof // By UID.
+}
+
+func newProofs(drivers Drivers) *proofs {
+	return &proofs{drivers: drivers, turns: fairqueue.NewTurnsForEach(asksAtATime, 1), units: map[unit]*proofsOfUnit{}}
+}
+
+// of returns pods with what was reported of them. pods is not changed.
+func (p *proofs) of(u unit, candidates []plan.Object, pods []plan.Pod) []plan.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.units[u]
+	if known == nil || known.candidates != candidatesOf(candidates) {
+		return pods
+	}
+	pods = slices.Clone(pods)
+	for i := range pods {
+		pods[i].Proof = known.pods[pods[i].UID]
+	}
+	return pods
+}
+
+// ask asks the drivers of pods beside the workers, unless that is under way. Then it calls done.
+func (p *proofs) ask(ctx context.Context, u unit, state plan.Unit, pods []plan.Pod, wanted map[string]statusz.Version, done func(unit)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	candidates := candidatesOf(state.Objects)
+	of := p.units[u]
+	if of == nil || of.candidates != candidates {
+		of = &proofsOfUnit{candidates: candidates}
+		p.units[u] = of
+	}
+	if of.isAsking {
+		return
+	}
+	of.isAsking = true
+	p.running.Go(func() {
+		found := p.find(ctx, u.namespace, pods, wanted)
+		p.mu.Lock()
+		of.isAsking, of.pods = false, found
+		p.mu.Unlock()
+		done(u)
+	})
+}
+
+// find asks the drivers, and returns what is proven, by UID.
+func (p *proofs) find(ctx context.Context, namespace string, pods []plan.Pod, wanted map[string]statusz.Version) map[string]*plan.Proof {
+	giveBack, err := p.turns.Take(ctx, namespace)
+	if err != nil {
+		return nil // The controller ends.
+	}
+	defer giveBack()
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	nodes := map[string]struct{}{}
+	for _, pod := range pods {
+		nodes[pod.Node] = struct{}{}
+	}
+	answers := p.drivers.Ask(ctx, slices.Sorted(maps.Keys(nodes)))
+	found := make(map[string]*plan.Proof, len(pods))
+	for _, pod := range pods {
+		found[pod.UID] = &plan.Proof{At: time.Now(), Missing: answers[pod.Node].missing(pod, wanted)}
+	}
+	return found
+}
+
+// missing returns why it is not proven that the files of a pod have the candidates with these
+// versions; empty if it is.
+func (a Answer) missing(pod plan.Pod, wanted map[string]statusz.Version) string {
+	if a.Err != nil {
+		return a.Err.Error()
+	}
+	for _, name := range pod.Objects {
+		version, isWanted := wanted[name]
+		if !isWanted {
+			continue
+		}
+		shown := a.volumesWith(pod, name)
+		if len(shown) == 0 {
+			return "its driver reports no volume with " + name
+		}
+		for v, s := range shown {
+			if s.Projected == nil || *s.Projected != version {
+				return lacks(a.Volumes[v], name)
+			}
+		}
+	}
+	return ""
+}
+
+// volumesWith returns what each volume of a pod shows of an object of its namespace, by the index
+// of the volume.
+func (a Answer) volumesWith(pod plan.Pod, name string) map[int]statusz.Source {
+	shown := map[int]statusz.Source{}
+	for i, v := range a.Volumes {
+		for _, s := range v.Sources {
+			isIt := release.NameOf(api.Ref{Kind: api.Kind(s.Kind), Name: s.Name}) == name && s.Namespace == v.Pod.Namespace
+			if isIt && v.Pod.UID == pod.UID {
+				shown[i] = s
+			}
+		}
+	}
+	return shown
+}
+
+// lacks returns why the files of a volume do not have an object as it is wanted.
+func lacks(v statusz.Volume, name string) string {
+	if v.Problem == nil {
+		return fmt.Sprintf("volume %q has another version of %s", v.Name, name)
+	}
+	const most = 300
+	line, _, _ := strings.Cut(v.Problem.Message, "\n")
+	return fmt.Sprintf("volume %q is not current: %s", v.Name, strings.ToValidUTF8(line[:min(len(line), most)], ""))
+}
+
+func (p *proofs) forget(u unit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of := p.units[u]; of != nil && !of.isAsking {
+		delete(p.units, u)
+	}
+}
+
+// wait returns when nobody is asked any more. The context of asking must have ended.
+func (p *proofs) wait() { p.running.Wait() }
+
+// wantedOf returns which versions of the objects that have a candidate must be in the files.
+func wantedOf(members []*member) map[string]statusz.Version {
+	wanted := map[string]statusz.Version{}
+	for _, m := range members {
+		if m.source.Digest != m.copy.Digest {
+			wanted[m.name()] = statusz.Version{UID: string(m.source.UID), ResourceVersion: m.source.Version}
+		}
+	}
+	return wanted
+}
+
+// reportWaiting reports releases that have waited for proof for some time.
+func (c *Controller) reportWaiting(ctx context.Context, members []*member, now time.Time) {
+	for _, m := range members {
+		e, text := m.copy.Exposure(), ""
+		isWaiting := e.State == release.Waiting && e.Digest == m.source.Digest
+		if isWaiting && now.Sub(e.Since) >= m.settings.Pause+waitingTime {
+			text = "The edit reaches no more pods for now: " + e.Reason + ". `kubectl liveconfig release promote` shows it to all pods all the same"
+		}
+		if c.reports.replace(m.ref(), ReasonWaiting, text) {
+			c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonWaiting, text})
+		}
+	}
+}

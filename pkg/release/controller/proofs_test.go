@@ -1,0 +1,119 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
+)
+
+// fakeDrivers report the volumes of each node, or why they cannot be asked.
+type fakeDrivers struct {
+	mu      sync.Mutex // Guards the fields below.
+	answers map[string]Answer
+	asked   int
+}
+
+func (d *fakeDrivers) Ask(_ context.Context, nodes []string) map[string]Answer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked++
+	answers := map[string]Answer{}
+	for _, node := range nodes {
+		answers[node] = d.answers[node]
+	}
+	return answers
+}
+
+func (d *fakeDrivers) set(node string, a Answer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.answers[node] = a
+}
+
+// reported is the volume of a pod, in which the ConfigMap web has a version.
+func reported(pod, version string) statusz.Volume {
+	return statusz.Volume{
+		Name: "config", Pod: statusz.Pod{Namespace: "n", Name: pod, UID: pod},
+		Sources: []statusz.Source{{Kind: "ConfigMap", Namespace: "n", Name: "web", Projected: &statusz.Version{ResourceVersion: version}}},
+	}
+}
+
+// TestAnEditThatNoFileHas is not promoted by the time, an Event says so after a while, and the release goes on when the driver
+// reports the edit.
+func TestAnEditThatNoFileHas(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]Answer{
+		"the driver of node 1 cannot be asked":                {Err: errors.New("the driver of node 1 cannot be asked")},
+		"its driver reports no volume with configmap/web":     {},
+		`volume "config" has another version of configmap`:    {Volumes: []statusz.Volume{reported("one", "edit-1")}},
+		`no volume with configmap/web`:                        {Volumes: []statusz.Volume{reported("another pod", "edit-2")}},
+		`volume "config" is not current: its item is missing`: {Volumes: []statusz.Volume{withProblem(reported("one", "edit-1"))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, aPod{"one", "x", "1", false, volumes(map[string]string{"configMap": "web"})})
+			drivers := &fakeDrivers{answers: map[string]Answer{"1": answer}}
+			f.c.proofs.drivers = drivers
+			const settings = "{steps: [1], pause: 0s}"
+			f.set("web", settings, "1")
+			f.until("there is a stable copy", func() bool { return f.hasCopy("web") })
+			f.set("web", settings, "2")
+			f.until("it waits", func() bool { return f.exposure("web").State == release.Waiting })
+			if reason := f.exposure("web").Reason; !strings.Contains(reason, name) || !strings.Contains(reason, "pod one on node 1") {
+				t.Errorf("the reason is %q, want %q and the pod and its node in it", reason, name)
+			}
+			f.since("web", time.Now().Add(-waitingTime))
+			f.until("an Event says so", func() bool { return f.count(ReasonWaiting) == 1 })
+			if e := f.exposure("web"); e.State != release.Waiting || f.count(ReasonPromoted) > 0 {
+				t.Errorf("the exposure is %+v, want it to wait", e)
+			}
+			drivers.set("1", Answer{Volumes: []statusz.Volume{reported("one", "edit-2")}})
+			f.c.proofs.expire()
+			f.until("it is promoted", func() bool { return f.count(ReasonPromoted) == 1 })
+		})
+	}
+}
+
+func withProblem(v statusz.Volume) statusz.Volume {
+	v.Problem = &statusz.Problem{Kind: "Missing", Message: "its item is missing\nand more"}
+	return v
+}
+
+// since moves the beginning of a step.
+func (f *fixture) since(name string, at time.Time) {
+	f.Helper()
+	maps := f.client.CoreV1().ConfigMaps("n")
+	m, err := maps.Get(f.ctx, name+release.Suffix, metav1.GetOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	e := f.exposure(name)
+	e.Since = at
+	m.Annotations[release.ExposureAnnotation] = e.String()
+	m.ResourceVersion += "-moved"
+	if _, err := maps.Update(f.ctx, m, metav1.UpdateOptions{}); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// expire has all proofs be too old.
+func (p *proofs) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, of := range p.units {
+		old := map[string]*plan.Proof{}
+		for uid, proof := range of.pods {
+			old[uid] = &plan.Proof{At: proof.At.Add(-time.Minute), Missing: proof.Missing}
+		}
+		of.pods = old
+	}
+}
