@@ -32,8 +32,9 @@ type command struct {
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
-		Use:   "describe TYPE/NAME... | --problems [-A]",
-		Short: "Show everything about the volumes of a workload or pod",
+		Use:         "describe TYPE/NAME... | --problems [-A]",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
+		Short:       "Show everything about the volumes of a workload or pod",
 		Long: "Shows each volume of liveconfig with its sources, and what else uses ConfigMaps and Secrets; what triggers rollouts;\n" +
 			"which version of each object is in the files of the pods, since when, and how far that is behind the API server; what\n" +
 			"is wrong; and recent Events. Of a workload, the pods that are not current are shown. The drivers of nodes are\n" +

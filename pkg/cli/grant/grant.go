@@ -50,8 +50,9 @@ type command struct {
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s, output: printing.NewObjects("serverside-applied")}
 	c := &cobra.Command{
-		Use:   "grant TYPE/NAME",
-		Short: "Print or apply the Roles that the volumes of a workload need",
+		Use:         "grant TYPE/NAME",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
+		Short:       "Print or apply the Roles that the volumes of a workload need",
 		Long: "Prints, for each source that is read with the credentials of the pods' service account, the Role and RoleBinding that\n" +
 			"let it be read, and nothing else be. Volumes of Kubernetes' own types need none.\n\n" +
 			"Any author of a workload can name any source. So grant makes a Role in another namespace than that of the pods only if\n" +

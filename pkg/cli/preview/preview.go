@@ -57,8 +57,9 @@ const (
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s, remarked: map[string]bool{}}
 	c := &cobra.Command{
-		Use:   "preview [TYPE/NAME...] [-f FILE]",
-		Short: "Show which files volumes would hold",
+		Use:         "preview [TYPE/NAME...] [-f FILE]",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
+		Short:       "Show which files volumes would hold",
 		Long: "Shows the files that each volume of a pod or pod template would hold, by the code that the driver has: paths, modes,\n" +
 			"owners and digests. Volumes of Kubernetes' own types are shown as well; their tokens and downwardAPI files are left out.\n\n" +
 			"The pods are those of the manifests, or those that are named, which the cluster is asked for. ConfigMaps and Secrets are\n" +

@@ -96,11 +96,12 @@ type history struct {
 func newHistory(s *session.Session) *cobra.Command {
 	o := &history{target: target{Session: s}}
 	c := &cobra.Command{
-		Use:     "history TYPE/NAME",
-		Short:   "Show how the last releases of an object ended",
-		Long:    "Prints the last ten, newest first. An edit is named by the beginning of its digest: the content is not stored.",
-		Example: "  kubectl liveconfig release history configmap/web",
-		RunE:    func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+		Use:         "history TYPE/NAME",
+		Annotations: session.Kinds("configmap", "secret"),
+		Short:       "Show how the last releases of an object ended",
+		Long:        "Prints the last ten, newest first. An edit is named by the beginning of its digest: the content is not stored.",
+		Example:     "  kubectl liveconfig release history configmap/web",
+		RunE:        func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.output.AddFlag(c, "json or yaml; a table by default", "json", "yaml")
 	return c

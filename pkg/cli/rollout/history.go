@@ -35,8 +35,9 @@ type rolloutHistory struct {
 func newRolloutHistory(s *session.Session) *cobra.Command {
 	o := &rolloutHistory{Session: s}
 	c := &cobra.Command{
-		Use:   "history TYPE/NAME",
-		Short: "Show the revisions of a workload with the config that each has",
+		Use:         "history TYPE/NAME",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset"),
+		Short:       "Show the revisions of a workload with the config that each has",
 		Long: "Shows which copies of what triggers rollouts the pods of each revision use, and which revision is current or was\n" +
 			"undone. Copies that are gone are marked: pods of that revision cannot start. With --revision it shows what that\n" +
 			"revision has otherwise than the one before it, of Secrets without their values.",

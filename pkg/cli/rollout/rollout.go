@@ -145,8 +145,9 @@ func nameIn(item *revisions.Item, source trigger.Object) string {
 func newRolloutPause(s *session.Session) *cobra.Command {
 	o := edit.New(s, "paused")
 	c := &cobra.Command{
-		Use:   "pause deployment/NAME",
-		Short: "Hold back all changes of a Deployment, edits of its config too",
+		Use:         "pause deployment/NAME",
+		Annotations: session.Kinds("deployment"),
+		Short:       "Hold back all changes of a Deployment, edits of its config too",
 		Long: "Does what `kubectl rollout pause` does: nothing of a Deployment is rolled out, neither changes of its pod template nor\n" +
 			"edits of what triggers it, until it is resumed. Then all is one rollout. Kubernetes can pause Deployments only.",
 		Example: "  kubectl liveconfig rollout pause deployment/web",
@@ -176,8 +177,9 @@ func pause(info *resource.Info, w selection.Workload) ([]string, error) {
 func newRolloutResume(s *session.Session) *cobra.Command {
 	o := edit.New(s, "resumed")
 	c := &cobra.Command{
-		Use:   "resume TYPE/NAME",
-		Short: "Roll out edits again, after a pause or an undo",
+		Use:         "resume TYPE/NAME",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset"),
+		Short:       "Roll out edits again, after a pause or an undo",
 		Long: "Ends the pause of a Deployment, as `kubectl rollout resume` does, and has an undo hold nothing back any more: with the\n" +
 			"annotation " + trigger.AfterUndo + "=pause, edits wait for this. All edits made meanwhile are one rollout.",
 		Example: "  kubectl liveconfig rollout resume deployment/web",

@@ -43,8 +43,9 @@ type rolloutUndo struct {
 func newRolloutUndo(s *session.Session) *cobra.Command {
 	o := &rolloutUndo{Session: s, output: printing.NewObjects("rolled back")}
 	c := &cobra.Command{
-		Use:   "undo TYPE/NAME",
-		Short: "Take a workload back to a revision and its config",
+		Use:         "undo TYPE/NAME",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset"),
+		Short:       "Take a workload back to a revision and its config",
 		Long: "Does what `kubectl rollout undo` does, if the config of that revision is still there: pods whose copies are gone cannot\n" +
 			"start. What the sources hold stays as it is. With --dry-run it shows how the config would change.",
 		Example: "  kubectl liveconfig rollout undo deployment/web\n" +

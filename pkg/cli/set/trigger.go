@@ -48,8 +48,9 @@ type setTrigger struct {
 func newSetTrigger(s *session.Session) *cobra.Command {
 	o := &setTrigger{Edit: edit.New(s, "updated")}
 	c := &cobra.Command{
-		Use:   "trigger TYPE/NAME OBJECT...",
-		Short: "Roll out edits of ConfigMaps and Secrets",
+		Use:         "trigger TYPE/NAME OBJECT...",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "configmap", "secret"),
+		Short:       "Roll out edits of ConfigMaps and Secrets",
 		Long: "Sets the annotation by which the rollout controller makes an edit of a ConfigMap or a Secret a revision of the\n" +
 			"workload. The objects replace those that were set before.",
 		Example: "  kubectl liveconfig set trigger deployment/web configmap/app secret/tls\n" +

@@ -41,8 +41,9 @@ type command struct {
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
-		Use:   "status TYPE/NAME... [OBJECT...] | -A [OBJECT...]",
-		Short: "Show how many pods have the newest config",
+		Use:         "status TYPE/NAME... [OBJECT...] | -A [OBJECT...]",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "configmap", "secret"),
+		Short:       "Show how many pods have the newest config",
 		Long: "Shows for each source of the volumes of liveconfig how many of the running pods have the version that the API server\n" +
 			"has, and which pods lag behind, since when and why. The drivers of the pods' nodes are asked through port-forwards,\n" +
 			"as `kubectl port-forward` does. Of an object that triggers rollouts, pods have copies: the newest is the one with\n" +

@@ -36,8 +36,9 @@ type command struct {
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
-		Use:   "wait TYPE/NAME... --for=projected=OBJECT",
-		Short: "Wait until all pods have the config that there is now",
+		Use:         "wait TYPE/NAME... --for=projected=OBJECT",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod"),
+		Short:       "Wait until all pods have the config that there is now",
 		Long: "Waits until every running pod of a workload has the version of each OBJECT that the API server has when the command\n" +
 			"is given, or a later one. Of an object that triggers rollouts that is when no pod with another copy of it is left.\n" +
 			"With 0 replicas wanted there is nothing to wait for.\n\n" +
