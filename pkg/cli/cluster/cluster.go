@@ -22,12 +22,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/content"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 
@@ -197,16 +197,16 @@ func (o *Objects) Of(ctx context.Context, ref api.Ref) Object {
 func Get(ctx context.Context, client kubernetes.Interface, ref api.Ref) Object {
 	if ref.Kind == api.Secret {
 		secret, err := client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-		return objectOf(secret, err, source.ContentOfSecret)
+		return objectOf(secret, err, content.OfSecret)
 	}
 	configMap, err := client.CoreV1().ConfigMaps(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	return objectOf(configMap, err, source.ContentOfConfigMap)
+	return objectOf(configMap, err, content.OfConfigMap)
 }
 
 func objectOf[O interface {
 	copies.Object
 	metav1.Object
-}](object O, err error, content func(O) api.Content,
+}](object O, err error, contentOf func(O) api.Content,
 ) Object {
 	switch {
 	case apierrors.IsNotFound(err):
@@ -216,7 +216,7 @@ func objectOf[O interface {
 	}
 	digest := copies.DigestOf(object)
 	return Object{
-		Object: object, Content: content(object),
+		Object: object, Content: contentOf(object),
 		CopyName: copies.Name(object.GetName(), digest), Verified: copies.Verify(object, digest),
 	}
 }

@@ -16,12 +16,12 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -136,10 +136,7 @@ func (o *setTrigger) remarkRole(ctx context.Context, info *resource.Info, w sele
 	pods.Refs = slices.DeleteFunc(pods.Refs, func(ref api.Ref) bool {
 		return !slices.Contains(pods.Triggers, ref) && !slices.Contains(pods.Triggers, pods.Copies[ref])
 	})
-	wanted, err := roles.New(roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByPod})
-	if err != nil {
-		return err
-	}
+	wanted := roles.New(roles.Policy{Readers: identity.Readers{ConfigMaps: identity.ByDriver, Secrets: identity.ByPod}})
 	if added := wanted.Add(pods); len(added.Copied) == 0 || !o.Local && o.mayReadCopies(ctx, pods) {
 		return nil
 	}
