@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
@@ -284,7 +284,7 @@ func (c completer) revisionsOf(ctx context.Context, command *cobra.Command, args
 	if err != nil {
 		return nil
 	}
-	history, err := cluster.HistoryOf(ctx, client, infos[0].Object, driver)
+	history, err := observe.HistoryOf(ctx, client, infos[0].Object, driver)
 	if err != nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -39,7 +39,7 @@ type command struct {
 	// given is what the files have.
 	given Set
 	// cached has the objects of the cluster. All volumes are made of the same.
-	cached *cluster.Objects
+	cached *observe.Objects
 	// found are the names of volumes, failed counts those of which there is nothing to show.
 	found  []string
 	failed int
@@ -322,7 +322,7 @@ func (o *command) content(ctx context.Context) Objects {
 			if err != nil {
 				return api.Content{}, false, err
 			}
-			o.cached = cluster.NewObjects(client)
+			o.cached = observe.NewObjects(client)
 		}
 		object := o.cached.Of(ctx, ref)
 		return object.Content, object.Exists(), object.Err

@@ -18,8 +18,8 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
@@ -60,7 +60,7 @@ func fullName(info *resource.Info) string {
 type configDiff struct {
 	*session.Session
 
-	objects *cluster.Objects
+	objects *observe.Objects
 	// sourcesNow shows what a source holds now for a revision that uses the source itself: the
 	// content of that time is not stored.
 	sourcesNow bool
@@ -249,7 +249,7 @@ func configNow(ctx context.Context, s *session.Session, info *resource.Info, w s
 	}
 	config := trigger.Config{}
 	for _, object := range objects {
-		is := cluster.Get(ctx, client, object.In(info.Namespace))
+		is := observe.Get(ctx, client, object.In(info.Namespace))
 		if is.Err != nil {
 			return nil, is.Err
 		}

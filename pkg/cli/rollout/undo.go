@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
@@ -86,7 +86,7 @@ type undo struct {
 	client kubernetes.Interface
 	info   *resource.Info
 
-	objects *cluster.Objects
+	objects *observe.Objects
 	history revisions.History
 	target  revisions.Revision
 	// missing describes what --force disregards.
@@ -137,8 +137,8 @@ func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error 
 // already.
 func (u *undo) attempt(ctx context.Context) (runtime.Object, error) {
 	var err error
-	u.objects = cluster.NewObjects(u.client)
-	if u.history, err = cluster.HistoryOf(ctx, u.client, u.info.Object, u.driver); err != nil {
+	u.objects = observe.NewObjects(u.client)
+	if u.history, err = observe.HistoryOf(ctx, u.client, u.info.Object, u.driver); err != nil {
 		return nil, err
 	}
 	if u.target, err = u.history.Target(u.toRevision); err != nil {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -122,7 +122,7 @@ func (o *setTrigger) isMissing(ctx context.Context, ref api.Ref) bool {
 	if err != nil {
 		return false
 	}
-	is := cluster.Get(ctx, client, ref)
+	is := observe.Get(ctx, client, ref)
 	return is.Err == nil && !is.Exists()
 }
 

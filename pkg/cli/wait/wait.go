@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
@@ -27,7 +27,7 @@ type command struct {
 	*session.Session
 	selection.Selection
 
-	driver     cluster.Flags
+	driver     observe.Flags
 	conditions []string
 	timeout    time.Duration
 }
@@ -62,7 +62,7 @@ func (o *command) run(ctx context.Context, args []string) error {
 	if o.timeout < 0 {
 		return fmt.Errorf("--timeout %s is in the past", o.timeout)
 	}
-	asked, err := cluster.New(o.Session, o.driver)
+	asked, err := observe.New(o.Session, o.driver)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (t *target) name() string {
 }
 
 // find reads the object. An object that does not exist is an error.
-func (t *target) find(ctx context.Context, c *cluster.Cluster) (versions.Now, error) {
+func (t *target) find(ctx context.Context, c *observe.Cluster) (versions.Now, error) {
 	ask := c.Version
 	if t.copied {
 		ask = c.Content
