@@ -24,6 +24,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
@@ -273,13 +274,9 @@ func podsIn(ctx context.Context, client kubernetes.Interface, driver, namespace 
 			continue
 		}
 		next := pod{uid: string(p.UID)}
-		for _, volume := range p.Spec.Volumes {
-			if volume.CSI == nil || volume.CSI.Driver != driver {
-				continue
-			}
-			if spec, err := api.Parse(volume.CSI.VolumeAttributes, p.Namespace); err == nil {
-				next.uses = append(next.uses, spec.Refs()...)
-			}
+		places, _ := versions.Places(nil, &p.Spec, p.Namespace, driver) // A volume with mistakes holds nothing.
+		for _, place := range places {
+			next.uses = append(next.uses, place.Names)
 		}
 		pods = append(pods, next)
 	}
