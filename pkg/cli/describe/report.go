@@ -57,8 +57,9 @@ func (t *describer) describe(ctx context.Context, kind string, w selection.Workl
 	d.findPods(ctx)
 	spec, in := observe.AsCreated(spec, d.observed.Running, d.Driver), d.placeOf(d.Namespace)
 	d.Others = append(d.Others, othersOf(spec, d.Namespace)...)
-	d.observed.Newest, _ = versions.Places(w.Template.Annotations, spec, in.Namespace, in.Driver) // Each volume has its mistakes.
-	config, _ := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation])            // Without one there are no copies.
+	// Each volume has its mistakes, and without a config there are no copies.
+	d.observed.Newest, _ = versions.Places(w.Template.Annotations, spec, in.Namespace, in.Driver)
+	config, _ := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation])
 	d.Volumes = append(d.Volumes, volumesOf(spec, in, versions.Originals(config, in.Namespace))...)
 	d.fromRollout(ctx)
 	for _, object := range d.ask(ctx) {
@@ -141,7 +142,8 @@ func (d *report) addPod(pod *corev1.Pod) {
 	}
 	places, _ := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, d.Driver) // As those of the template.
 	d.Pods = append(d.Pods, next)
-	d.observed.Running = append(d.observed.Running, &observe.Pod{Pod: pod, Places: places, AsksNode: next.NotAsked == ""})
+	added := &observe.Pod{Pod: pod, Places: places, AsksNode: next.NotAsked == ""}
+	d.observed.Running = append(d.observed.Running, added)
 }
 
 // ask asks the nodes and then the API server, and judges the pods. It returns the objects of the
@@ -150,7 +152,8 @@ func (d *report) ask(ctx context.Context) []api.Ref {
 	found := d.Observe(ctx, []*observe.Workload{d.observed}, d.answers)
 	maps.Copy(d.answers, found.Answers)
 	for _, group := range nodes.UnaskedIn(found.Answers) {
-		d.lacks("what is in the files on "+printing.Names(group.Nodes, "node", "nodes"), "the driver cannot be asked: "+group.Why, group.Type)
+		names := printing.Names(group.Nodes, "node", "nodes")
+		d.lacks("what is in the files on "+names, "the driver cannot be asked: "+group.Why, group.Type)
 	}
 	d.facts = found.Objects
 	objects := d.completeFacts()

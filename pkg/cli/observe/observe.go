@@ -104,7 +104,9 @@ func (c *Cluster) Observe(ctx context.Context, workloads []*Workload, known map[
 }
 
 // Ask asks the nodes of pods that have volumes, and returns the answers of these nodes.
-func (c *Cluster) Ask(ctx context.Context, workloads []*Workload, known map[string]nodes.Answer) map[string]nodes.Answer {
+func (c *Cluster) Ask(
+	ctx context.Context, workloads []*Workload, known map[string]nodes.Answer,
+) map[string]nodes.Answer {
 	answers := map[string]nodes.Answer{}
 	var unknown []string
 	for _, node := range nodesOf(workloads) {
@@ -138,7 +140,9 @@ func (o Observation) Wish(w *Workload, place versions.Place) versions.Now {
 
 // versions reads the objects of places, each once and a few at a time. Only of objects of which
 // pods have copies it reads the content.
-func (c *Cluster) versions(ctx context.Context, places []versions.Place, answers []nodes.Answer) map[api.Ref]Found {
+func (c *Cluster) versions(
+	ctx context.Context, places []versions.Place, answers []nodes.Answer,
+) map[api.Ref]Found {
 	found := map[api.Ref]Found{}
 	var reports []statusz.Report
 	for _, answer := range answers {

@@ -102,7 +102,8 @@ func noteOf(object api.Ref, found observe.Found, workloads []*observe.Workload) 
 
 func (t judged) podStatus(pod *observe.Pod, place versions.Place) podStatus {
 	v := t.Judge(t.Workload, pod, place)
-	if isOfTemplate := slices.Contains(t.Newest, place); v.State == versions.Lagging && place.IsCopy() && isOfTemplate && t.Pod == nil {
+	isOfTemplate := t.Pod == nil && slices.Contains(t.Newest, place)
+	if v.State == versions.Lagging && place.IsCopy() && isOfTemplate {
 		v = t.explained(v, t.Wish(t.Workload, place))
 	}
 	return podStatus{
