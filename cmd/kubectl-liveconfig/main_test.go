@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -40,4 +41,30 @@ func rows(command *cobra.Command) [][]string {
 		}
 	}
 	return all
+}
+
+// TestNothingOfTheDriverIsLinked: the plugin has no watch cache, budget or flow control, which are the driver's, and no controller.
+func TestNothingOfTheDriverIsLinked(t *testing.T) {
+	t.Parallel()
+	const module = "github.com/liveconfig-csi/liveconfig/"
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for linked := range strings.FieldsSeq(string(out)) {
+		path, isOurs := strings.CutPrefix(linked, module)
+		if !isOurs {
+			continue
+		}
+		found++
+		for _, unwanted := range []string{"pkg/driver", "pkg/rollout/plan", "pkg/release/controller", "pkg/nodetaint", "pkg/daemon/kubeclient"} {
+			if path == unwanted || strings.HasPrefix(path, unwanted+"/") || path == "pkg/rollout" {
+				t.Errorf("%s is linked: what the plugin needs of it is pure, and belongs into pkg/api", path)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d packages of the module are linked, want 20 or more", found)
+	}
 }

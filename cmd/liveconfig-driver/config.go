@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 )
 
@@ -31,7 +31,7 @@ type config struct {
 	podNamespace                             string // Of the driver's own pod; empty if that is not known.
 	manifests                                string // A directory; empty for an API server.
 	stateDir, registrationDir, kubeletDir    string
-	configMapIdentity, secretIdentity        string // An access.Reader.
+	configMapIdentity, secretIdentity        string // An identity.Reader.
 	shareVolumes                             bool
 	publishTimeout, resyncInterval           time.Duration
 	recheckInterval                          time.Duration
@@ -73,9 +73,9 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 		"the kubelet's plugin registration directory; empty: a node-driver-registrar sidecar registers the driver")
 	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet",
 		"the kubelet's root directory; the driver refuses target paths outside of it")
-	fs.StringVar(&c.configMapIdentity, "configmap-identity", string(access.ByDriver),
+	fs.StringVar(&c.configMapIdentity, "configmap-identity", string(identity.ByDriver),
 		"whose credentials read ConfigMaps of the pod's namespace: driver or pod")
-	fs.StringVar(&c.secretIdentity, "secret-identity", string(access.ByPod),
+	fs.StringVar(&c.secretIdentity, "secret-identity", string(identity.ByPod),
 		"whose credentials read Secrets, and all objects of other namespaces: driver or pod")
 	fs.BoolVar(&c.shareVolumes, "share-volumes", true,
 		"whether equal volumes on the node, which the same identities read, are one file system with many mounts")
@@ -166,7 +166,7 @@ func (c config) checkManifests() error {
 	if c.kubeconfig != "" {
 		m.add("--manifests and --kubeconfig exclude each other: objects come from a directory or from an API server")
 	}
-	if c.configMapIdentity == string(access.ByPod) {
+	if c.configMapIdentity == string(identity.ByPod) {
 		m.add("--configmap-identity=pod needs an API server, and --manifests has none")
 	}
 	return errors.Join(m...)
@@ -193,7 +193,7 @@ func checkDir(flagName, dir string) error {
 }
 
 func checkIdentity(flagName, id string) error {
-	if id == string(access.ByPod) || id == string(access.ByDriver) {
+	if id == string(identity.ByPod) || id == string(identity.ByDriver) {
 		return nil
 	}
 	return fmt.Errorf("--%s %q is not driver or pod", flagName, id)

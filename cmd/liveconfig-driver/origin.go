@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
@@ -65,7 +66,7 @@ func clusterOrigin(cfg config, memory *budget.Memory, vault *access.Vault, chang
 	}
 	authority, err := access.New(access.Config{
 		Types: client.types, Driver: client.core, Reviews: client.reviews, Server: apiServer, Vault: vault,
-		ConfigMaps: access.Reader(cfg.configMapIdentity), Secrets: access.Reader(cfg.secretIdentity),
+		Readers: identity.Readers{ConfigMaps: identity.Reader(cfg.configMapIdentity), Secrets: identity.Reader(cfg.secretIdentity)},
 	})
 	if err != nil {
 		return nil, err

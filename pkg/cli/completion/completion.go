@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
@@ -94,7 +94,7 @@ func Register(root *cobra.Command, s *session.Session) {
 }
 
 func (c completer) addTo(command *cobra.Command) {
-	if kinds := kindsOf(command); kinds != nil {
+	if kinds := session.KindsOf(command); len(kinds) > 0 {
 		command.ValidArgsFunction = func(cc *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
 			return c.objects(cc.Context(), kinds, args, text)
 		}
@@ -106,32 +106,6 @@ func (c completer) addTo(command *cobra.Command) {
 	})
 	for _, below := range command.Commands() {
 		c.addTo(below)
-	}
-}
-
-// kindsOf returns the kinds of objects that a command takes, in the order in which people mean
-// them.
-func kindsOf(command *cobra.Command) []string {
-	rolled := []string{"deployment", "statefulset", "daemonset"}
-	switch strings.TrimPrefix(command.CommandPath(), command.Root().CommandPath()+" ") {
-	case "describe", "grant", "preview":
-		return append(rolled, "pod", "job", "cronjob", "replicaset")
-	case "set volume":
-		return append(rolled, "job", "cronjob")
-	case "set trigger":
-		return append(rolled, "configmap", "secret")
-	case "status":
-		return append(rolled, "pod", "configmap", "secret")
-	case "wait":
-		return append(rolled, "pod")
-	case "release status", "release promote", "release freeze", "release revert", "release history":
-		return []string{"configmap", "secret"}
-	case "rollout pause":
-		return rolled[:1]
-	case "rollout history", "rollout undo", "rollout resume":
-		return rolled
-	default:
-		return nil
 	}
 }
 
@@ -310,7 +284,7 @@ func (c completer) revisionsOf(ctx context.Context, command *cobra.Command, args
 	if err != nil {
 		return nil
 	}
-	history, err := cluster.HistoryOf(ctx, client, infos[0].Object, driver)
+	history, err := observe.HistoryOf(ctx, client, infos[0].Object, driver)
 	if err != nil {
 		return nil
 	}

@@ -5,14 +5,14 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // fill adds the report of its node to a pod; nil stands for none. The places are where the pod
 // shows objects, and facts are about those objects.
-func fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[api.Ref]cluster.Found) {
+func fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[api.Ref]observe.Found) {
 	pod.State = versions.Current
 	judged := versions.Pod{UID: pod.UID, Report: report}
 	for i := range pod.Volumes {
@@ -87,7 +87,7 @@ func (p *Pod) explain(template []versions.Place, why string) {
 
 // objectOf returns an object of volumes, with the pods that have it counted by how their files are.
 // A pod that has it several times counts by the worst.
-func objectOf(ref api.Ref, fact cluster.Found, pods []Pod) Object {
+func objectOf(ref api.Ref, fact observe.Found, pods []Pod) Object {
 	o := Object{
 		Ref: Ref(ref), Exists: fact.Version != nil, Version: fact.Version, ChangedAt: fact.ChangedAt, Pods: map[versions.State]int{},
 	}

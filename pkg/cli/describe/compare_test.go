@@ -11,7 +11,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -41,13 +41,13 @@ func reported(of api.Ref, projected *statusz.Version) *statusz.Report {
 
 func TestFill(t *testing.T) {
 	t.Parallel()
-	fact := func(v *statusz.Version, copies ...string) map[api.Ref]cluster.Found {
-		return map[api.Ref]cluster.Found{app: {Now: versions.Now{Version: v, ChangedAt: noon, Copies: copies}}}
+	fact := func(v *statusz.Version, copies ...string) map[api.Ref]observe.Found {
+		return map[api.Ref]observe.Found{app: {Now: versions.Now{Version: v, ChangedAt: noon, Copies: copies}}}
 	}
 	tests := map[string]struct {
 		report    *statusz.Report
 		places    []versions.Place
-		facts     map[api.Ref]cluster.Found
+		facts     map[api.Ref]observe.Found
 		want      versions.State
 		source    versions.State // Of the one in the volume; empty for none.
 		elsewhere versions.State
@@ -108,7 +108,7 @@ func TestFill(t *testing.T) {
 func TestFillExplains(t *testing.T) {
 	t.Parallel()
 	pod := Pod{UID: "p", NotAsked: "it has ended", Volumes: []PodVolume{{Name: "files"}}}
-	fill(&pod, nil, []versions.Place{files, other}, map[api.Ref]cluster.Found{app: {Now: versions.Now{Version: version("1")}}})
+	fill(&pod, nil, []versions.Place{files, other}, map[api.Ref]observe.Found{app: {Now: versions.Now{Version: version("1")}}})
 	if got, want := pod.Volumes[0].Sources[0].Why, "it has ended"; got != want {
 		t.Errorf("in the volume Why = %q, want %q", got, want)
 	}
@@ -125,7 +125,7 @@ func TestFillTakesOver(t *testing.T) {
 	v.Problem = &statusz.Problem{Kind: "IO", Message: "no space", Since: noon}
 	v.Sources[0].Known, v.Sources[0].Polled, v.Sources[0].Revoked, v.Sources[0].Error = version("2"), true, true, "forbidden"
 	pod := Pod{UID: "p", Volumes: []PodVolume{{Name: "files"}}}
-	fill(&pod, report, []versions.Place{files}, map[api.Ref]cluster.Found{app: {Now: versions.Now{Version: version("2"), ChangedAt: noon}}})
+	fill(&pod, report, []versions.Place{files}, map[api.Ref]observe.Found{app: {Now: versions.Now{Version: version("2"), ChangedAt: noon}}})
 	want := []PodVolume{{
 		Name: "files", Reported: true, State: statusz.Live, Digest: "d", Bytes: 7, ProjectedAt: noon, CheckedAt: noon, Problem: v.Problem,
 		Sources: []PodSource{{

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -23,7 +23,7 @@ type command struct {
 	*session.Session
 	selection.Selection
 
-	driver   cluster.Flags
+	driver   observe.Flags
 	output   printing.Format
 	problems bool
 }
@@ -32,8 +32,9 @@ type command struct {
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
-		Use:   "describe TYPE/NAME... | --problems [-A]",
-		Short: "Show everything about the volumes of a workload or pod",
+		Use:         "describe TYPE/NAME... | --problems [-A]",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
+		Short:       "Show everything about the volumes of a workload or pod",
 		Long: "Shows each volume of liveconfig with its sources, and what else uses ConfigMaps and Secrets; what triggers rollouts;\n" +
 			"which version of each object is in the files of the pods, since when, and how far that is behind the API server; what\n" +
 			"is wrong; and recent Events. Of a workload, the pods that are not current are shown. The drivers of nodes are\n" +
@@ -59,7 +60,7 @@ func (o *command) run(ctx context.Context, args []string) error {
 	if o.AllNamespaces && !o.problems {
 		return errors.New("--all-namespaces would describe every pod: add --problems, or see kubectl liveconfig status -A")
 	}
-	asked, err := cluster.New(o.Session, o.driver)
+	asked, err := observe.New(o.Session, o.driver)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (o *command) write(page string) error {
 	return err
 }
 
-func (o *command) listProblems(ctx context.Context, asked *cluster.Cluster, args []string) error {
+func (o *command) listProblems(ctx context.Context, asked *observe.Cluster, args []string) error {
 	scope, err := o.Scope(o.Session, "--problems", args)
 	if err != nil {
 		return err
@@ -122,18 +123,16 @@ func (t *describer) problems(ctx context.Context, scope selection.Scope) (Proble
 	if err != nil {
 		return Problems{}, err
 	}
-	d := &report{describer: t}
-	var waiting []*corev1.Pod
+	d := &report{describer: t, observed: &observe.Workload{}}
 	for _, pod := range all {
 		d.addPod(pod)
-		if pod.Status.Phase == corev1.PodPending {
-			waiting = append(waiting, pod)
-		}
 	}
 	d.ask(ctx)
+	isStarted := func(pod *observe.Pod) bool { return pod.Status.Phase != corev1.PodPending }
+	waiting := slices.DeleteFunc(slices.Clone(d.observed.Running), isStarted)
 	mounts := t.FailedMounts(ctx, scope.Namespace, waiting)
 	found := Problems{Looked: looked, Problems: []Problem{}, Unknown: slices.Concat([]Unknown{}, d.Unknown)}
-	for i, pod := range d.running {
+	for i, pod := range d.observed.Running {
 		found.add(pod.Namespace, d.Pods[i], pod.CreationTimestamp.Time, mounts[string(pod.UID)])
 	}
 	return found, ctx.Err()

@@ -13,26 +13,25 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // describer collects descriptions of workloads. It asks once for what several of them need.
 type describer struct {
-	*cluster.Cluster
+	*observe.Cluster
 
 	answers map[string]nodes.Answer
 	events  map[string]events
 }
 
-func newDescriber(c *cluster.Cluster) *describer {
+func newDescriber(c *observe.Cluster) *describer {
 	return &describer{Cluster: c, answers: map[string]nodes.Answer{}, events: map[string]events{}}
 }
 
@@ -41,19 +40,14 @@ type report struct {
 	Description
 
 	selection.Workload
-	// running are the pods of Description.Pods, with the places where each shows objects.
-	running []*corev1.Pod
-	places  [][]versions.Place
-	// newest are the places of the template.
-	newest []versions.Place
-	facts  map[api.Ref]cluster.Found
-	// state is that of the rollout of the config.
-	state state.State
+	// observed has the pods of Description.Pods as those that run, in the same order.
+	observed *observe.Workload
+	facts    map[api.Ref]observe.Found
 }
 
 func (t *describer) describe(ctx context.Context, kind string, w selection.Workload) Description {
 	spec := &w.Template.Spec
-	d := &report{describer: t, Workload: w}
+	d := &report{describer: t, Workload: w, observed: &observe.Workload{Selector: &observe.Selector{Workload: w}}}
 	d.Description = Description{
 		Kind: kind, Namespace: w.Meta.Namespace, Name: w.Meta.Name,
 		ServiceAccount: cmp.Or(spec.ServiceAccountName, spec.DeprecatedServiceAccount, "default"),
@@ -61,10 +55,11 @@ func (t *describer) describe(ctx context.Context, kind string, w selection.Workl
 		Events: []Event{}, Unknown: []Unknown{},
 	}
 	d.findPods(ctx)
-	spec, in := cluster.AsCreated(spec, d.running, d.Driver), d.placeOf(d.Namespace)
+	spec, in := observe.AsCreated(spec, d.observed.Running, d.Driver), d.placeOf(d.Namespace)
 	d.Others = append(d.Others, othersOf(spec, d.Namespace)...)
-	d.newest, _ = versions.Places(w.Template.Annotations, spec, in.Namespace, in.Driver) // Each volume has its mistakes.
-	config, _ := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation])   // Without one there are no copies.
+	// Each volume has its mistakes, and without a config there are no copies.
+	d.observed.Newest, _ = versions.Places(w.Template.Annotations, spec, in.Namespace, in.Driver)
+	config, _ := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation])
 	d.Volumes = append(d.Volumes, volumesOf(spec, in, versions.Originals(config, in.Namespace))...)
 	d.fromRollout(ctx)
 	for _, object := range d.ask(ctx) {
@@ -97,11 +92,11 @@ func (d *report) fromRollout(ctx context.Context) {
 		}
 		return
 	}
-	d.state = d.RolloutState(ctx, d.Object)
-	if d.Rollout = rolloutOf(view, d.state); d.Rollout == nil {
+	d.observed.State = d.RolloutState(ctx, d.Object)
+	if d.Rollout = rolloutOf(view, d.observed.State); d.Rollout == nil {
 		return
 	}
-	history, err := cluster.HistoryOf(ctx, d.Client, d.Object, d.Driver)
+	history, err := observe.HistoryOf(ctx, d.Client, d.Object, d.Driver)
 	if err != nil {
 		d.lacks("its revision", err.Error(), "")
 	} else if current, found := history.Current(); found {
@@ -110,7 +105,7 @@ func (d *report) fromRollout(ctx context.Context) {
 }
 
 func (d *report) findPods(ctx context.Context) {
-	selector, err := cluster.NewSelector(d.Client, d.Workload)
+	selector, err := observe.NewSelector(d.Client, d.Workload)
 	if err != nil {
 		d.lacks("its pods", err.Error(), "")
 		return
@@ -146,43 +141,33 @@ func (d *report) addPod(pod *corev1.Pod) {
 		next.NotAsked = "it is on no node yet, so it has no volumes: kubectl describe pod shows what it waits for"
 	}
 	places, _ := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, d.Driver) // As those of the template.
-	d.Pods, d.running, d.places = append(d.Pods, next), append(d.running, pod), append(d.places, places)
+	d.Pods = append(d.Pods, next)
+	added := &observe.Pod{Pod: pod, Places: places, AsksNode: next.NotAsked == ""}
+	d.observed.Running = append(d.observed.Running, added)
 }
 
 // ask asks the nodes and then the API server, and judges the pods. It returns the objects of the
 // template and of the pods.
 func (d *report) ask(ctx context.Context) []api.Ref {
-	d.askNodes(ctx)
-	objects := d.askAPI(ctx, slices.Concat(d.newest, slices.Concat(d.places...)))
+	found := d.Observe(ctx, []*observe.Workload{d.observed}, d.answers)
+	maps.Copy(d.answers, found.Answers)
+	for _, group := range nodes.UnaskedIn(found.Answers) {
+		names := printing.Names(group.Nodes, "node", "nodes")
+		d.lacks("what is in the files on "+names, "the driver cannot be asked: "+group.Why, group.Type)
+	}
+	d.facts = found.Objects
+	objects := d.completeFacts()
 	for i := range d.Pods {
-		d.judge(&d.Pods[i], d.places[i])
+		d.judge(&d.Pods[i], d.observed.Running[i].Places)
 	}
 	return objects
 }
 
-// askNodes asks the nodes of pods that have volumes of liveconfig, unless they have been.
-func (d *report) askNodes(ctx context.Context) {
-	ours := map[string]nodes.Answer{}
-	for _, pod := range d.Pods {
-		if pod.NotAsked == "" {
-			ours[pod.Node] = nodes.Answer{}
-		}
-	}
-	isAsked := func(node string) bool { _, found := d.answers[node]; return found }
-	maps.Copy(d.answers, d.Drivers.Reports(ctx, slices.DeleteFunc(slices.Collect(maps.Keys(ours)), isAsked)))
-	for node := range ours {
-		ours[node] = d.answers[node]
-	}
-	for _, group := range nodes.UnaskedIn(ours) {
-		d.lacks("what is in the files on "+printing.Names(group.Nodes, "node", "nodes"), "the driver cannot be asked: "+group.Why, group.Type)
-	}
-}
-
-// askAPI asks which versions there are of what the template and the pods show, and returns that.
-func (d *report) askAPI(ctx context.Context, places []versions.Place) (objects []api.Ref) {
-	d.facts = d.Versions(ctx, places, d.answers)
+// completeFacts returns the objects of the template and of the pods. Of an object that could not be
+// read, it takes the copy that the template names for the newest.
+func (d *report) completeFacts() (objects []api.Ref) {
 	isListed := map[api.Ref]bool{}
-	for _, place := range places {
+	for _, place := range d.observed.All() {
 		object := place.Object
 		if isListed[object] {
 			continue
@@ -193,8 +178,8 @@ func (d *report) askAPI(ctx context.Context, places []versions.Place) (objects [
 			continue
 		}
 		isCopy := func(at versions.Place) bool { return at.Object == object && at.IsCopy() }
-		if i := slices.IndexFunc(d.newest, isCopy); i >= 0 {
-			fact.Copies = []string{d.newest[i].Names.Name} // There is nothing better.
+		if i := slices.IndexFunc(d.observed.Newest, isCopy); i >= 0 {
+			fact.Copies = []string{d.observed.Newest[i].Names.Name} // There is nothing better.
 		}
 		d.facts[object] = fact
 		d.lacks("which version of "+object.String()+" is the newest", fact.Err.Error(),
@@ -205,7 +190,7 @@ func (d *report) askAPI(ctx context.Context, places []versions.Place) (objects [
 
 // compareCopies adds the copies of the template whose sources have changed since.
 func (d *report) compareCopies() {
-	for _, at := range d.newest {
+	for _, at := range d.observed.Newest {
 		fact := d.facts[at.Object]
 		if d.Pod != nil || !at.IsCopy() || len(fact.Copies) == 0 || fact.Copies[0] == at.Names.Name {
 			continue
@@ -229,8 +214,8 @@ func (d *report) judge(pod *Pod, places []versions.Place) {
 		report = &answer.Report
 	}
 	fill(pod, report, places, d.facts)
-	if d.Pod == nil && d.state.Waits {
-		pod.explain(d.newest, d.state.String())
+	if d.Pod == nil && d.observed.State.Waits {
+		pod.explain(d.observed.Newest, d.observed.State.String())
 	}
 }
 
@@ -248,14 +233,14 @@ func (d *report) readEvents(ctx context.Context) {
 		d.lacks("some Events", all.err.Error(), canI(d.Meta.Namespace, "list", "events"))
 	}
 	about := map[string]bool{string(d.Meta.UID): true}
-	for _, pod := range d.running {
+	for _, pod := range d.observed.Running {
 		about[string(pod.UID)] = true
 	}
 	for i := range all.events {
 		e := &all.events[i]
 		if about[string(e.InvolvedObject.UID)] && d.concerns(e) {
 			d.Events = append(d.Events, Event{
-				Type: e.Type, Reason: e.Reason, Last: cluster.LastSeen(e), Count: max(1, e.Count), From: from(e),
+				Type: e.Type, Reason: e.Reason, Last: observe.LastSeen(e), Count: max(1, e.Count), From: from(e),
 				Message: strings.TrimSpace(e.Message), Object: strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name,
 			})
 		}
@@ -272,7 +257,7 @@ func (t *describer) eventsIn(ctx context.Context, namespace string) events {
 	}
 	var found events
 	for _, selector := range []string{
-		"source=" + t.Driver, "source=" + api.ControllerName, "source=" + cluster.KubeletName + ",reason=FailedMount",
+		"source=" + t.Driver, "source=" + api.ControllerName, "source=" + observe.KubeletName + ",reason=FailedMount",
 	} {
 		list, err := t.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
 		if err == nil {
@@ -287,7 +272,7 @@ func (t *describer) eventsIn(ctx context.Context, namespace string) events {
 // concerns reports whether an Event is about volumes of liveconfig: of the kubelet's some are about
 // others.
 func (d *report) concerns(e *corev1.Event) bool {
-	if from(e) != cluster.KubeletName {
+	if from(e) != observe.KubeletName {
 		return true
 	}
 	return slices.ContainsFunc(d.Volumes, func(v Volume) bool {

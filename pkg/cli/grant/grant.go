@@ -26,12 +26,12 @@ import (
 	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 )
 
@@ -50,8 +50,9 @@ type command struct {
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s, output: printing.NewObjects("serverside-applied")}
 	c := &cobra.Command{
-		Use:   "grant TYPE/NAME",
-		Short: "Print or apply the Roles that the volumes of a workload need",
+		Use:         "grant TYPE/NAME",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
+		Short:       "Print or apply the Roles that the volumes of a workload need",
 		Long: "Prints, for each source that is read with the credentials of the pods' service account, the Role and RoleBinding that\n" +
 			"let it be read, and nothing else be. Volumes of Kubernetes' own types need none.\n\n" +
 			"Any author of a workload can name any source. So grant makes a Role in another namespace than that of the pods only if\n" +
@@ -72,10 +73,10 @@ func New(s *session.Session) *cobra.Command {
 	flags.StringSliceVar(&o.sourceNamespaces, "source-namespace", nil,
 		"another namespace than that of the pods in which sources are granted; can be repeated")
 	flags.Lookup("dry-run").Usage = "with --apply: none, client (only print) or server (the server stores nothing)"
-	flags.StringVar(&o.configMaps, "configmap-identity", string(access.ByDriver), "identity that reads ConfigMaps: driver or pod, as configured in the driver")
-	flags.StringVar(&o.secrets, "secret-identity", string(access.ByPod), "identity that reads Secrets: driver or pod, as configured in the driver")
+	flags.StringVar(&o.configMaps, "configmap-identity", string(identity.ByDriver), "identity that reads ConfigMaps: driver or pod, as configured in the driver")
+	flags.StringVar(&o.secrets, "secret-identity", string(identity.ByPod), "identity that reads Secrets: driver or pod, as configured in the driver")
 	for _, flag := range []string{"configmap-identity", "secret-identity"} {
-		printing.Complete(c, flag, string(access.ByDriver), string(access.ByPod))
+		printing.Complete(c, flag, string(identity.ByDriver), string(identity.ByPod))
 	}
 	return c
 }
@@ -94,10 +95,7 @@ func (o *command) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	wanted, err := roles.New(policy)
-	if err != nil {
-		return err
-	}
+	wanted := roles.New(policy)
 	var errs []error
 	for _, info := range infos {
 		w, ok := selection.AsWorkload(info.Object)
@@ -135,12 +133,12 @@ func (o *command) giveAll(ctx context.Context, objects []roles.Object, printer p
 
 func (o *command) policy() (roles.Policy, error) {
 	for flag, value := range map[string]string{"configmap-identity": o.configMaps, "secret-identity": o.secrets} {
-		if !slices.Contains([]access.Reader{access.ByDriver, access.ByPod}, access.Reader(value)) {
+		if !slices.Contains([]identity.Reader{identity.ByDriver, identity.ByPod}, identity.Reader(value)) {
 			return roles.Policy{}, fmt.Errorf("--%s %q is not driver or pod", flag, value)
 		}
 	}
 	return roles.Policy{
-		ConfigMaps: access.Reader(o.configMaps), Secrets: access.Reader(o.secrets),
+		Readers:     identity.Readers{ConfigMaps: identity.Reader(o.configMaps), Secrets: identity.Reader(o.secrets)},
 		NamedCopies: o.namedCopies, SourceNamespaces: o.sourceNamespaces,
 	}, nil
 }

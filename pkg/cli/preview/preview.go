@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -39,7 +39,7 @@ type command struct {
 	// given is what the files have.
 	given Set
 	// cached has the objects of the cluster. All volumes are made of the same.
-	cached *cluster.Objects
+	cached *observe.Objects
 	// found are the names of volumes, failed counts those of which there is nothing to show.
 	found  []string
 	failed int
@@ -57,8 +57,9 @@ const (
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s, remarked: map[string]bool{}}
 	c := &cobra.Command{
-		Use:   "preview [TYPE/NAME...] [-f FILE]",
-		Short: "Show which files volumes would hold",
+		Use:         "preview [TYPE/NAME...] [-f FILE]",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
+		Short:       "Show which files volumes would hold",
 		Long: "Shows the files that each volume of a pod or pod template would hold, by the code that the driver has: paths, modes,\n" +
 			"owners and digests. Volumes of Kubernetes' own types are shown as well; their tokens and downwardAPI files are left out.\n\n" +
 			"The pods are those of the manifests, or those that are named, which the cluster is asked for. ConfigMaps and Secrets are\n" +
@@ -321,7 +322,7 @@ func (o *command) content(ctx context.Context) Objects {
 			if err != nil {
 				return api.Content{}, false, err
 			}
-			o.cached = cluster.NewObjects(client)
+			o.cached = observe.NewObjects(client)
 		}
 		object := o.cached.Of(ctx, ref)
 		return object.Content, object.Exists(), object.Err

@@ -41,8 +41,9 @@ func newAct(s *session.Session, c *cobra.Command) *act {
 
 func newPromote(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "promote TYPE/NAME",
-		Short: "Show an edit to all pods now",
+		Use:         "promote TYPE/NAME",
+		Annotations: session.Kinds("configmap", "secret"),
+		Short:       "Show an edit to all pods now",
 		Long: "Ends the release of an edit: all pods get it, whatever step it has come to, and whether it was frozen or reverted. The rules\n" +
 			"of the annotation must hold. All edits of a group are promoted together.",
 		Example: "  kubectl liveconfig release promote configmap/web",
@@ -58,8 +59,9 @@ func newPromote(s *session.Session) *cobra.Command {
 
 func newFreeze(s *session.Session) *cobra.Command {
 	return newEnd(s, release.Frozen, "frozen: the pods that have the edit keep it, and no other pod gets it", &cobra.Command{
-		Use:   "freeze TYPE/NAME",
-		Short: "Show an edit to no more pods",
+		Use:         "freeze TYPE/NAME",
+		Annotations: session.Kinds("configmap", "secret"),
+		Short:       "Show an edit to no more pods",
 		Long: "The pods that have the edit keep it, and no other pod gets it, until somebody promotes or reverts it, or edits the object\n" +
 			"again. All edits of a group are frozen together.",
 		Example: "  kubectl liveconfig release freeze configmap/web --reason 'latency is up'",
@@ -68,8 +70,9 @@ func newFreeze(s *session.Session) *cobra.Command {
 
 func newRevert(s *session.Session) *cobra.Command {
 	return newEnd(s, release.Reverted, "reverted: all pods have what they had before the edit", &cobra.Command{
-		Use:   "revert TYPE/NAME",
-		Short: "Take an edit back from all pods",
+		Use:         "revert TYPE/NAME",
+		Annotations: session.Kinds("configmap", "secret"),
+		Short:       "Take an edit back from all pods",
 		Long: "All pods get what they had before the edit, at once. The object keeps the edit: edit it again, or apply what was there\n" +
 			"before, to end this. All edits of a group are taken back together.",
 		Example: "  kubectl liveconfig release revert configmap/web --reason 'wrong endpoint'",

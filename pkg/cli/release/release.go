@@ -24,6 +24,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
@@ -96,11 +97,12 @@ type history struct {
 func newHistory(s *session.Session) *cobra.Command {
 	o := &history{target: target{Session: s}}
 	c := &cobra.Command{
-		Use:     "history TYPE/NAME",
-		Short:   "Show how the last releases of an object ended",
-		Long:    "Prints the last ten, newest first. An edit is named by the beginning of its digest: the content is not stored.",
-		Example: "  kubectl liveconfig release history configmap/web",
-		RunE:    func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+		Use:         "history TYPE/NAME",
+		Annotations: session.Kinds("configmap", "secret"),
+		Short:       "Show how the last releases of an object ended",
+		Long:        "Prints the last ten, newest first. An edit is named by the beginning of its digest: the content is not stored.",
+		Example:     "  kubectl liveconfig release history configmap/web",
+		RunE:        func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.output.AddFlag(c, "json or yaml; a table by default", "json", "yaml")
 	return c
@@ -272,13 +274,9 @@ func podsIn(ctx context.Context, client kubernetes.Interface, driver, namespace 
 			continue
 		}
 		next := pod{uid: string(p.UID)}
-		for _, volume := range p.Spec.Volumes {
-			if volume.CSI == nil || volume.CSI.Driver != driver {
-				continue
-			}
-			if spec, err := api.Parse(volume.CSI.VolumeAttributes, p.Namespace); err == nil {
-				next.uses = append(next.uses, spec.Refs()...)
-			}
+		places, _ := versions.Places(nil, &p.Spec, p.Namespace, driver) // A volume with mistakes holds nothing.
+		for _, place := range places {
+			next.uses = append(next.uses, place.Names)
 		}
 		pods = append(pods, next)
 	}

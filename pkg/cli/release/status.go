@@ -30,8 +30,9 @@ type status struct {
 func newStatus(s *session.Session) *cobra.Command {
 	o := &status{target: target{Session: s}}
 	c := &cobra.Command{
-		Use:   "status [TYPE/NAME...]",
-		Short: "Show how far edits have come",
+		Use:         "status [TYPE/NAME...]",
+		Annotations: session.Kinds("configmap", "secret"),
+		Short:       "Show how far edits have come",
 		Long: "Prints each released object with its state, its step, and how many pods have what it has now. Without names it prints all of\n" +
 			"the namespace. The exit code is 1 if an edit was refused, reverted or frozen, if it is not known that pods have it, or if an\n" +
 			"annotation is wrong.",

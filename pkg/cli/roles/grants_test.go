@@ -8,15 +8,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 func TestGrants(t *testing.T) {
 	t.Parallel()
-	defaults := roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByPod}
+	defaults := roles.Policy{Readers: identity.Readers{ConfigMaps: identity.ByDriver, Secrets: identity.ByPod}}
 	inNamespaces := func(names ...string) roles.Policy {
-		return roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByPod, SourceNamespaces: names}
+		return roles.Policy{Readers: identity.Readers{ConfigMaps: identity.ByDriver, Secrets: identity.ByPod}, SourceNamespaces: names}
 	}
 	ref := func(text string) api.Ref {
 		parts := strings.Split(text, "/")
@@ -54,7 +54,7 @@ func TestGrants(t *testing.T) {
 			},
 		},
 		"which is get where the driver reads": {
-			policy: roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByDriver, SourceNamespaces: []string{"certs"}},
+			policy: roles.Policy{Readers: identity.Readers{ConfigMaps: identity.ByDriver, Secrets: identity.ByDriver}, SourceNamespaces: []string{"certs"}},
 			refs:   []api.Ref{ref("secret/certs/ca"), ref("secret/shop/tls")},
 			want:   []string{"certs/get-secret-ca: get secrets ca", "certs/get-secret-ca:shop:web -> get-secret-ca"},
 		},
@@ -69,7 +69,7 @@ func TestGrants(t *testing.T) {
 			copied: []api.Ref{ref("secret/shop/tls")},
 		},
 		"a Role that the controller writes the names of copies into": {
-			policy: roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByPod, NamedCopies: true},
+			policy: roles.Policy{Readers: identity.Readers{ConfigMaps: identity.ByDriver, Secrets: identity.ByPod}, NamedCopies: true},
 			refs:   []api.Ref{ref("secret/shop/static"), ref("secret/shop/tls-0123456789")}, triggers: []api.Ref{ref("secret/shop/tls")},
 			copies: map[api.Ref]api.Ref{ref("secret/shop/tls-0123456789"): ref("secret/shop/tls")},
 			want: []string{
@@ -79,7 +79,7 @@ func TestGrants(t *testing.T) {
 			copied: []api.Ref{ref("secret/shop/tls")},
 		},
 		"what triggers and was not copied yet": {
-			policy: roles.Policy{ConfigMaps: access.ByPod, Secrets: access.ByPod},
+			policy: roles.Policy{Readers: identity.Readers{ConfigMaps: identity.ByPod, Secrets: identity.ByPod}},
 			refs:   []api.Ref{ref("cm/shop/web")}, triggers: []api.Ref{ref("cm/shop/web"), ref("secret/shop/unused")},
 			want:   []string{"shop/read-configmaps: get,list,watch configmaps ", "shop/read-configmaps:shop:web -> read-configmaps"},
 			copied: []api.Ref{ref("cm/shop/web")},
@@ -88,10 +88,7 @@ func TestGrants(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, err := roles.New(test.policy)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := roles.New(test.policy)
 			added := g.Add(roles.Pods{
 				Namespace: "shop", ServiceAccount: "web", Refs: test.refs, Triggers: test.triggers, Copies: test.copies, Released: test.released,
 			})

@@ -1,7 +1,7 @@
 // Package roles works out the least Roles and RoleBindings by which pods may read what their
 // volumes hold.
 //
-// It does not know the API server. pkg/driver/access, which the driver uses too, chooses the
+// It does not know the API server. pkg/api/identity, which the driver uses too, chooses the
 // identity that reads an object, and writes the Role of one object.
 package roles
 
@@ -17,13 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/resource"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
@@ -32,7 +31,8 @@ import (
 
 // Policy is which identity reads objects of the pods' namespace, as configured in the driver.
 type Policy struct {
-	ConfigMaps, Secrets access.Reader
+	identity.Readers
+
 	// NamedCopies means that the rollout controller writes the names of copies into Roles that ask
 	// for them. Otherwise pods that read copies need a Role for all objects of the kind.
 	NamedCopies bool
@@ -66,7 +66,7 @@ type Added struct {
 
 // Grants collects what pods need.
 type Grants struct {
-	authority        *access.Authority
+	readers          identity.Readers
 	namedCopies      bool
 	sourceNamespaces []string
 	needs            []need
@@ -74,21 +74,15 @@ type Grants struct {
 
 // need is one object that an identity reads, or all of the kind if the ref has no name.
 type need struct {
-	id  access.Identity
+	id  identity.Identity
 	ref api.Ref
 	// withCopies means that the identity reads the copies of the object too.
 	withCopies bool
 }
 
 // New returns no grants.
-func New(policy Policy) (*Grants, error) {
-	authority, err := access.New(access.Config{
-		Server: &rest.Config{}, ConfigMaps: policy.ConfigMaps, Secrets: policy.Secrets, // It chooses readers, and reads nothing.
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &Grants{authority: authority, namedCopies: policy.NamedCopies, sourceNamespaces: policy.SourceNamespaces}, nil
+func New(policy Policy) *Grants {
+	return &Grants{readers: policy.Readers, namedCopies: policy.NamedCopies, sourceNamespaces: policy.SourceNamespaces}
 }
 
 // Add adds what pods need.
@@ -99,8 +93,8 @@ func (g *Grants) Add(pods Pods) Added {
 		if source, isCopy := pods.Copies[ref]; isCopy {
 			ref = source
 		}
-		id := g.authority.Choose(pod, ref)
-		if id == access.Driver() {
+		id := g.readers.Choose(pod, ref)
+		if id == identity.Driver() {
 			continue
 		}
 		if ref.Namespace != pods.Namespace && !slices.Contains(g.sourceNamespaces, ref.Namespace) {
@@ -169,7 +163,7 @@ func (g *Grants) Objects() ([]Object, error) {
 }
 
 func (n need) objects() ([]Object, error) {
-	roleText, bindingText, _ := strings.Cut(access.Grant(n.id, n.ref), "---\n")
+	roleText, bindingText, _ := strings.Cut(identity.Grant(n.id, n.ref), "---\n")
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
 	if err := yaml.UnmarshalStrict([]byte(roleText), role); err != nil {
 		return nil, fmt.Errorf("read the Role for %s: %w", n.ref, err)

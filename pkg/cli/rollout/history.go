@@ -13,7 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -35,8 +35,9 @@ type rolloutHistory struct {
 func newRolloutHistory(s *session.Session) *cobra.Command {
 	o := &rolloutHistory{Session: s}
 	c := &cobra.Command{
-		Use:   "history TYPE/NAME",
-		Short: "Show the revisions of a workload with the config that each has",
+		Use:         "history TYPE/NAME",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset"),
+		Short:       "Show the revisions of a workload with the config that each has",
 		Long: "Shows which copies of what triggers rollouts the pods of each revision use, and which revision is current or was\n" +
 			"undone. Copies that are gone are marked: pods of that revision cannot start. With --revision it shows what that\n" +
 			"revision has otherwise than the one before it, of Secrets without their values.",
@@ -69,7 +70,7 @@ func (o *rolloutHistory) run(ctx context.Context, args []string) error {
 }
 
 func (o *rolloutHistory) one(ctx context.Context, client kubernetes.Interface, info *resource.Info) error {
-	history, err := cluster.HistoryOf(ctx, client, info.Object, o.driver)
+	history, err := observe.HistoryOf(ctx, client, info.Object, o.driver)
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (o *rolloutHistory) one(ctx context.Context, client kubernetes.Interface, i
 		}
 		shown = []revisions.Revision{found}
 	}
-	objects := cluster.NewObjects(client)
+	objects := observe.NewObjects(client)
 	list := listedWorkload{Workload: fullName(info), Revisions: []listedRevision{}}
 	for _, r := range shown {
 		list.Revisions = append(list.Revisions, o.listedOf(ctx, objects, r))
@@ -138,7 +139,7 @@ const (
 	stateUnused  configState = "unused" // The source triggers, and pods do not use it.
 )
 
-func (o *rolloutHistory) listedOf(ctx context.Context, objects *cluster.Objects, r revisions.Revision) listedRevision {
+func (o *rolloutHistory) listedOf(ctx context.Context, objects *observe.Objects, r revisions.Revision) listedRevision {
 	listed := listedRevision{
 		Revision: r.Number, Name: r.Name, Created: r.Created, Current: r.Current, Undone: r.Undone,
 		ChangeCause: r.Cause, Config: []listedConfig{},
@@ -159,7 +160,7 @@ func (o *rolloutHistory) listedOf(ctx context.Context, objects *cluster.Objects,
 
 // stateOf finds out whether the objects of a revision exist. The error explains the state, and does
 // not fail the command.
-func stateOf(ctx context.Context, objects *cluster.Objects, of revisions.Revision, item revisions.Item) (configState, error) {
+func stateOf(ctx context.Context, objects *observe.Objects, of revisions.Revision, item revisions.Item) (configState, error) {
 	switch {
 	case item.Absent:
 		return stateAbsent, nil
@@ -217,7 +218,7 @@ func (o *rolloutHistory) remarkOn(history revisions.History, list listedWorkload
 }
 
 func (o *rolloutHistory) printOne(
-	ctx context.Context, objects *cluster.Objects, history revisions.History, r revisions.Revision, list listedWorkload,
+	ctx context.Context, objects *observe.Objects, history revisions.History, r revisions.Revision, list listedWorkload,
 ) error {
 	listed := list.Revisions[0]
 	rows := [][]string{

@@ -18,8 +18,8 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
@@ -60,7 +60,7 @@ func fullName(info *resource.Info) string {
 type configDiff struct {
 	*session.Session
 
-	objects *cluster.Objects
+	objects *observe.Objects
 	// sourcesNow shows what a source holds now for a revision that uses the source itself: the
 	// content of that time is not stored.
 	sourcesNow bool
@@ -145,8 +145,9 @@ func nameIn(item *revisions.Item, source trigger.Object) string {
 func newRolloutPause(s *session.Session) *cobra.Command {
 	o := edit.New(s, "paused")
 	c := &cobra.Command{
-		Use:   "pause deployment/NAME",
-		Short: "Hold back all changes of a Deployment, edits of its config too",
+		Use:         "pause deployment/NAME",
+		Annotations: session.Kinds("deployment"),
+		Short:       "Hold back all changes of a Deployment, edits of its config too",
 		Long: "Does what `kubectl rollout pause` does: nothing of a Deployment is rolled out, neither changes of its pod template nor\n" +
 			"edits of what triggers it, until it is resumed. Then all is one rollout. Kubernetes can pause Deployments only.",
 		Example: "  kubectl liveconfig rollout pause deployment/web",
@@ -176,8 +177,9 @@ func pause(info *resource.Info, w selection.Workload) ([]string, error) {
 func newRolloutResume(s *session.Session) *cobra.Command {
 	o := edit.New(s, "resumed")
 	c := &cobra.Command{
-		Use:   "resume TYPE/NAME",
-		Short: "Roll out edits again, after a pause or an undo",
+		Use:         "resume TYPE/NAME",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset"),
+		Short:       "Roll out edits again, after a pause or an undo",
 		Long: "Ends the pause of a Deployment, as `kubectl rollout resume` does, and has an undo hold nothing back any more: with the\n" +
 			"annotation " + trigger.AfterUndo + "=pause, edits wait for this. All edits made meanwhile are one rollout.",
 		Example: "  kubectl liveconfig rollout resume deployment/web",
@@ -247,7 +249,7 @@ func configNow(ctx context.Context, s *session.Session, info *resource.Info, w s
 	}
 	config := trigger.Config{}
 	for _, object := range objects {
-		is := cluster.Get(ctx, client, object.In(info.Namespace))
+		is := observe.Get(ctx, client, object.In(info.Namespace))
 		if is.Err != nil {
 			return nil, is.Err
 		}

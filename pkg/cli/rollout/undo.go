@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
@@ -43,8 +43,9 @@ type rolloutUndo struct {
 func newRolloutUndo(s *session.Session) *cobra.Command {
 	o := &rolloutUndo{Session: s, output: printing.NewObjects("rolled back")}
 	c := &cobra.Command{
-		Use:   "undo TYPE/NAME",
-		Short: "Take a workload back to a revision and its config",
+		Use:         "undo TYPE/NAME",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset"),
+		Short:       "Take a workload back to a revision and its config",
 		Long: "Does what `kubectl rollout undo` does, if the config of that revision is still there: pods whose copies are gone cannot\n" +
 			"start. What the sources hold stays as it is. With --dry-run it shows how the config would change.",
 		Example: "  kubectl liveconfig rollout undo deployment/web\n" +
@@ -85,7 +86,7 @@ type undo struct {
 	client kubernetes.Interface
 	info   *resource.Info
 
-	objects *cluster.Objects
+	objects *observe.Objects
 	history revisions.History
 	target  revisions.Revision
 	// missing describes what --force disregards.
@@ -136,8 +137,8 @@ func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error 
 // already.
 func (u *undo) attempt(ctx context.Context) (runtime.Object, error) {
 	var err error
-	u.objects = cluster.NewObjects(u.client)
-	if u.history, err = cluster.HistoryOf(ctx, u.client, u.info.Object, u.driver); err != nil {
+	u.objects = observe.NewObjects(u.client)
+	if u.history, err = observe.HistoryOf(ctx, u.client, u.info.Object, u.driver); err != nil {
 		return nil, err
 	}
 	if u.target, err = u.history.Target(u.toRevision); err != nil {

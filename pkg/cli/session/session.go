@@ -1,5 +1,6 @@
 // Package session holds what all commands of one run share: how to reach the API server, where to
-// print, what a command does that has subcommands, and the status that the program ends with.
+// print, what a command does that has subcommands, how a command declares the kinds of objects that
+// it takes, and the status that the program ends with.
 //
 // It does not know any command, nor what is asked of the API server.
 package session
@@ -81,6 +82,18 @@ func MayPass(err error) bool {
 	_, isCut := errors.AsType[net.Error](err) // While the answer came.
 	return isUnanswered || isCut || errors.Is(err, io.ErrUnexpectedEOF)
 }
+
+// kinds is the annotation of a command that takes objects.
+const kinds = "kinds"
+
+// Kinds annotates a command with the kinds of objects that it takes, for completion. People mean
+// the first ones most.
+func Kinds(names ...string) map[string]string {
+	return map[string]string{kinds: strings.Join(names, " ")}
+}
+
+// KindsOf returns the kinds of objects that a command takes; empty if it takes none.
+func KindsOf(c *cobra.Command) []string { return strings.Fields(c.Annotations[kinds]) }
 
 // Group makes a command one that has subcommands and does nothing without them.
 func Group(c *cobra.Command) *cobra.Command {

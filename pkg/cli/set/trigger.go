@@ -16,12 +16,12 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -48,8 +48,9 @@ type setTrigger struct {
 func newSetTrigger(s *session.Session) *cobra.Command {
 	o := &setTrigger{Edit: edit.New(s, "updated")}
 	c := &cobra.Command{
-		Use:   "trigger TYPE/NAME OBJECT...",
-		Short: "Roll out edits of ConfigMaps and Secrets",
+		Use:         "trigger TYPE/NAME OBJECT...",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "configmap", "secret"),
+		Short:       "Roll out edits of ConfigMaps and Secrets",
 		Long: "Sets the annotation by which the rollout controller makes an edit of a ConfigMap or a Secret a revision of the\n" +
 			"workload. The objects replace those that were set before.",
 		Example: "  kubectl liveconfig set trigger deployment/web configmap/app secret/tls\n" +
@@ -121,7 +122,7 @@ func (o *setTrigger) isMissing(ctx context.Context, ref api.Ref) bool {
 	if err != nil {
 		return false
 	}
-	is := cluster.Get(ctx, client, ref)
+	is := observe.Get(ctx, client, ref)
 	return is.Err == nil && !is.Exists()
 }
 
@@ -135,10 +136,7 @@ func (o *setTrigger) remarkRole(ctx context.Context, info *resource.Info, w sele
 	pods.Refs = slices.DeleteFunc(pods.Refs, func(ref api.Ref) bool {
 		return !slices.Contains(pods.Triggers, ref) && !slices.Contains(pods.Triggers, pods.Copies[ref])
 	})
-	wanted, err := roles.New(roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByPod})
-	if err != nil {
-		return err
-	}
+	wanted := roles.New(roles.Policy{Readers: identity.Readers{ConfigMaps: identity.ByDriver, Secrets: identity.ByPod}})
 	if added := wanted.Add(pods); len(added.Copied) == 0 || !o.Local && o.mayReadCopies(ctx, pods) {
 		return nil
 	}

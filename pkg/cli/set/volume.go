@@ -39,8 +39,9 @@ type setVolume struct {
 func newSetVolume(s *session.Session) *cobra.Command {
 	o := &setVolume{Edit: edit.New(s, "updated"), given: map[string]*string{}}
 	c := &cobra.Command{
-		Use:   "volume TYPE/NAME (--configmap NAME | --secret NAME)... --mount-path PATH",
-		Short: "Add, change or remove a volume of liveconfig",
+		Use:         "volume TYPE/NAME (--configmap NAME | --secret NAME)... --mount-path PATH",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "job", "cronjob"),
+		Short:       "Add, change or remove a volume of liveconfig",
 		Long: "Puts a volume of liveconfig into the pods of a workload, in the place of the one of the same name, and mounts it in\n" +
 			"all containers or the named ones. With several sources, what a later one projects overwrites the same path of an\n" +
 			"earlier one, and --item, --optional and --from-namespace belong to the source before them.",

@@ -3,20 +3,24 @@ package status
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 )
 
-type judged struct{ *cluster.WorkloadPods }
+// judged is a workload, and what is known of its pods.
+type judged struct {
+	*observe.Workload
+	observe.Observation
 
-func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]cluster.Found, notes map[api.Ref]string) workloadStatus {
-	w := workloadStatus{Workload: t.Name, Namespace: t.Meta.Namespace, Running: len(t.Pods), Pending: t.Pending, Sources: []sourceStatus{}}
+	// notes stand for the newest versions of objects that could not be read.
+	notes map[api.Ref]string
+}
+
+func (t judged) status() workloadStatus {
+	w := workloadStatus{Workload: t.Name, Namespace: t.Meta.Namespace, Running: len(t.Running), Pending: t.Pending, Sources: []sourceStatus{}}
 	lines := map[versions.Place]int{} // By volume and object: which copy is in it makes no difference.
 	for _, place := range t.All() {
 		key := versions.Place{Volume: place.Volume, Object: place.Object}
@@ -24,16 +28,16 @@ func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]cluste
 			continue
 		}
 		lines[key] = len(w.Sources)
-		w.Sources = append(w.Sources, t.source(place, there, notes))
+		w.Sources = append(w.Sources, t.source(place))
 	}
-	for _, pod := range t.Pods {
-		for _, place := range t.Places[string(pod.UID)] {
+	for _, pod := range t.Running {
+		for _, place := range pod.Places {
 			at := lines[versions.Place{Volume: place.Volume, Object: place.Object}]
-			w.Sources[at].add(t.podStatus(pod, place, answers[pod.Spec.NodeName], there[place.Object].Now))
+			w.Sources[at].add(t.podStatus(pod, place))
 		}
 	}
 	for _, pod := range t.Waiting {
-		t.addWaiting(&w, lines, pod, answers[pod.Spec.NodeName])
+		t.addWaiting(&w, lines, pod)
 	}
 	if t.State.Name != state.NotTriggered && t.State.Name != "" { // It has none without a workload.
 		w.Rollout = &t.State
@@ -43,9 +47,9 @@ func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]cluste
 
 // addWaiting adds a pod that waits for a volume. Its reason comes from the kubelet, also if no
 // driver answers; without both, the pod may as well wait for an image, and stays pending.
-func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod *corev1.Pod, answer nodes.Answer) {
-	isAdded := false
-	for _, place := range t.Places[string(pod.UID)] {
+func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod *observe.Pod) {
+	isAdded, answer := false, t.Answers[pod.Spec.NodeName]
+	for _, place := range pod.Places {
 		why := t.Mounts[string(pod.UID)][place.Volume]
 		reported := answer.Report.Volume(string(pod.UID), place.Volume)
 		isShown := answer.Err == nil && reported != nil && reported.State != statusz.Publishing
@@ -66,11 +70,11 @@ func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod 
 	}
 }
 
-func (t judged) source(place versions.Place, there map[api.Ref]cluster.Found, notes map[api.Ref]string) sourceStatus {
-	now := t.wish(place, there[place.Object].Now)
+func (t judged) source(place versions.Place) sourceStatus {
+	now := t.Wish(t.Workload, place)
 	s := sourceStatus{
 		Volume: place.Volume, Kind: place.Object.Kind, Namespace: place.Object.Namespace, Name: place.Object.Name,
-		Note: notes[place.Object], Pods: []podStatus{},
+		Note: t.notes[place.Object], Pods: []podStatus{},
 	}
 	switch {
 	case len(now.Copies) > 0:
@@ -82,8 +86,8 @@ func (t judged) source(place versions.Place, there map[api.Ref]cluster.Found, no
 }
 
 // noteOf returns what stands for the newest version of an object that could not be read.
-func noteOf(object api.Ref, found cluster.Found, workloads []*cluster.WorkloadPods) string {
-	isInTemplate := slices.ContainsFunc(workloads, func(w *cluster.WorkloadPods) bool {
+func noteOf(object api.Ref, found observe.Found, workloads []*observe.Workload) string {
+	isInTemplate := slices.ContainsFunc(workloads, func(w *observe.Workload) bool {
 		return w.Pod == nil && slices.ContainsFunc(w.Newest, func(p versions.Place) bool { return p.IsCopy() && p.Object == object })
 	})
 	switch {
@@ -96,31 +100,14 @@ func noteOf(object api.Ref, found cluster.Found, workloads []*cluster.WorkloadPo
 	}
 }
 
-// wish is what the pods should have in a place. Where it is not known which copy that is, it is the
-// one of the template.
-func (t judged) wish(place versions.Place, now versions.Now) versions.Now {
-	isIt := func(p versions.Place) bool { return p.IsCopy() && p.Volume == place.Volume && p.Object == place.Object }
-	switch at := slices.IndexFunc(t.Newest, isIt); {
-	case !place.IsCopy():
-		now.Copies = nil
-	case len(now.Copies) == 0 && t.Pod == nil && at >= 0:
-		now.Copies = []string{t.Newest[at].Names.Name}
-	}
-	return now
-}
-
-func (t judged) podStatus(pod *corev1.Pod, place versions.Place, answer nodes.Answer, there versions.Now) podStatus {
-	p := versions.Pod{UID: string(pod.UID)}
-	if answer.Err == nil && answer.Report.SchemaVersion > 0 {
-		p.Report = &answer.Report
-	}
-	now := t.wish(place, there)
-	v := p.Judge(place, now)
-	if isOfTemplate := slices.Contains(t.Newest, place); v.State == versions.Lagging && place.IsCopy() && isOfTemplate && t.Pod == nil {
-		v = t.explained(v, now)
+func (t judged) podStatus(pod *observe.Pod, place versions.Place) podStatus {
+	v := t.Judge(t.Workload, pod, place)
+	isOfTemplate := t.Pod == nil && slices.Contains(t.Newest, place)
+	if v.State == versions.Lagging && place.IsCopy() && isOfTemplate {
+		v = t.explained(v, t.Wish(t.Workload, place))
 	}
 	return podStatus{
-		Pod: pod.Name, Node: pod.Spec.NodeName, Driver: answer.Report.Version,
+		Pod: pod.Name, Node: pod.Spec.NodeName, Driver: t.Answers[pod.Spec.NodeName].Report.Version,
 		State: v.State, Has: v.Has, Since: v.Since, Why: v.Why,
 	}
 }

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
@@ -23,12 +23,12 @@ func placeOf(volume string) versions.Place {
 }
 
 // waitingPods are the pods of a namespace: one that waits for two volumes.
-func waitingPods(mounts cluster.Mounts, of state.Name) judged {
+func waitingPods(mounts observe.Mounts, of state.Name) judged {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}, Spec: corev1.PodSpec{NodeName: "node"}}
-	return judged{&cluster.WorkloadPods{
-		Selector: &cluster.Selector{Workload: selection.Workload{Meta: &metav1.ObjectMeta{Namespace: "shop"}}},
-		Waiting:  []*corev1.Pod{pod}, Pending: 1, Mounts: mounts, State: state.State{Name: of},
-		Places: map[string][]versions.Place{"web": {placeOf("one"), placeOf("two")}},
+	return judged{Workload: &observe.Workload{
+		Selector: &observe.Selector{Workload: selection.Workload{Meta: &metav1.ObjectMeta{Namespace: "shop"}}},
+		Waiting:  []*observe.Pod{{Pod: pod, Places: []versions.Place{placeOf("one"), placeOf("two")}, AsksNode: true}},
+		Pending:  1, Mounts: mounts, State: state.State{Name: of},
 	}}
 }
 
@@ -51,7 +51,9 @@ func TestWaiting(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := waitingPods(cluster.Mounts{"web": {test.volume: denied}}, "").status(test.answers, nil, nil)
+			pods := waitingPods(observe.Mounts{"web": {test.volume: denied}}, "")
+			pods.Answers = test.answers
+			w := pods.status()
 			var got []string
 			for _, s := range w.Sources {
 				for _, p := range s.Pods {
@@ -69,7 +71,7 @@ func TestWaiting(t *testing.T) {
 func TestRolloutIsShown(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[state.Name]bool{"": false, state.NotTriggered: false, state.Done: true, state.Undone: true} {
-		if got := waitingPods(nil, name).status(nil, nil, nil).Rollout != nil; got != want {
+		if got := waitingPods(nil, name).status().Rollout != nil; got != want {
 			t.Errorf("a rollout in the state %q is shown: %t, want %t", name, got, want)
 		}
 	}
@@ -81,20 +83,20 @@ func TestNote(t *testing.T) {
 	object := placeOf("one").Object
 	copied := placeOf("one")
 	copied.Names.Name = "app-0123456789"
-	ofTemplate, ofPods := waitingPods(nil, "").WorkloadPods, waitingPods(nil, "").WorkloadPods
+	ofTemplate, ofPods := waitingPods(nil, "").Workload, waitingPods(nil, "").Workload
 	ofTemplate.Newest = []versions.Place{copied}
 	tests := map[string]struct {
-		workloads []*cluster.WorkloadPods
+		workloads []*observe.Workload
 		isCopied  bool
 		want      string
 	}{
-		"an object":             {[]*cluster.WorkloadPods{ofPods}, false, "denied: its version is the newest that a node knows"},
-		"a copy in a template":  {[]*cluster.WorkloadPods{ofPods, ofTemplate}, true, "denied: its copy is the one of the newest revision"},
-		"a copy in pods":        {[]*cluster.WorkloadPods{ofPods}, true, "denied: it is not known which copy is the newest"},
-		"a copy, and both ways": {[]*cluster.WorkloadPods{ofTemplate}, true, "denied: its copy is the one of the newest revision"},
+		"an object":             {[]*observe.Workload{ofPods}, false, "denied: its version is the newest that a node knows"},
+		"a copy in a template":  {[]*observe.Workload{ofPods, ofTemplate}, true, "denied: its copy is the one of the newest revision"},
+		"a copy in pods":        {[]*observe.Workload{ofPods}, true, "denied: it is not known which copy is the newest"},
+		"a copy, and both ways": {[]*observe.Workload{ofTemplate}, true, "denied: its copy is the one of the newest revision"},
 	}
 	for name, test := range tests {
-		if got := noteOf(object, cluster.Found{Err: errors.New("denied"), IsCopied: test.isCopied}, test.workloads); !strings.Contains(got, test.want) {
+		if got := noteOf(object, observe.Found{Err: errors.New("denied"), IsCopied: test.isCopied}, test.workloads); !strings.Contains(got, test.want) {
 			t.Errorf("%s: the note is %q, want %q", name, got, test.want)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -33,7 +33,7 @@ type command struct {
 	*session.Session
 	selection.Selection
 
-	driver cluster.Flags
+	driver observe.Flags
 	output printing.Format
 }
 
@@ -41,8 +41,9 @@ type command struct {
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
-		Use:   "status TYPE/NAME... [OBJECT...] | -A [OBJECT...]",
-		Short: "Show how many pods have the newest config",
+		Use:         "status TYPE/NAME... [OBJECT...] | -A [OBJECT...]",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "configmap", "secret"),
+		Short:       "Show how many pods have the newest config",
 		Long: "Shows for each source of the volumes of liveconfig how many of the running pods have the version that the API server\n" +
 			"has, and which pods lag behind, since when and why. The drivers of the pods' nodes are asked through port-forwards,\n" +
 			"as `kubectl port-forward` does. Of an object that triggers rollouts, pods have copies: the newest is the one with\n" +
@@ -75,7 +76,7 @@ func (o *command) run(ctx context.Context, args []string) error {
 	if o.AllNamespaces {
 		find = o.fleet
 	}
-	asked, err := cluster.New(o.Session, o.driver)
+	asked, err := observe.New(o.Session, o.driver)
 	if err != nil {
 		return err
 	}
@@ -89,16 +90,16 @@ func (o *command) run(ctx context.Context, args []string) error {
 }
 
 // named finds the pods of workloads. It may return an error with what it found all the same.
-func (o *command) named(ctx context.Context, c *cluster.Cluster, targets []string, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
+func (o *command) named(ctx context.Context, c *observe.Cluster, targets []string, objects []trigger.Object) ([]*observe.Workload, error) {
 	if len(targets) == 0 && len(objects) > 0 && !o.FromFiles() {
 		return nil, fmt.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
 	}
 	found, err := o.Workloads(o.Session, targets)
-	var workloads []*cluster.WorkloadPods
+	var workloads []*observe.Workload
 	errs, foreign := []error{err}, []error{}
 	for _, one := range found {
 		t, err := c.FindPods(ctx, one.Workload, objects)
-		_, isForeign := errors.AsType[*cluster.ForeignError](err)
+		_, isForeign := errors.AsType[*observe.ForeignError](err)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", selection.Subject(one.Info), err)
 		}
@@ -118,7 +119,7 @@ func (o *command) named(ctx context.Context, c *cluster.Cluster, targets []strin
 	return workloads, errors.Join(errs...)
 }
 
-func (o *command) fleet(ctx context.Context, c *cluster.Cluster, targets []string, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
+func (o *command) fleet(ctx context.Context, c *observe.Cluster, targets []string, objects []trigger.Object) ([]*observe.Workload, error) {
 	scope, err := o.Scope(o.Session, "--all-namespaces", targets)
 	if err != nil {
 		return nil, err
@@ -164,20 +165,14 @@ func podsIn(all []workloadStatus, states ...versions.State) []types.NamespacedNa
 	return slices.Compact(pods)
 }
 
-// judge asks nodes and the API server, in this order: what a node has cannot be newer than what is
-// asked for later.
-func (o *command) judge(ctx context.Context, c *cluster.Cluster, workloads []*cluster.WorkloadPods) ([]workloadStatus, error) {
-	answers := c.Drivers.Reports(ctx, cluster.NodesOf(workloads))
-	for _, group := range nodes.UnaskedIn(answers) {
+// judge observes the pods, and remarks on nodes that do not answer and objects that it cannot read.
+func (o *command) judge(ctx context.Context, c *observe.Cluster, workloads []*observe.Workload) ([]workloadStatus, error) {
+	observed := c.Observe(ctx, workloads, nil)
+	for _, group := range nodes.UnaskedIn(observed.Answers) {
 		o.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(group.Nodes, "node", "nodes"), group.Why, group.Type)
 	}
-	var places []versions.Place
-	for _, t := range workloads {
-		places = append(places, t.All()...)
-	}
 	notes := map[api.Ref]string{}
-	there := c.Versions(ctx, places, answers)
-	for object, found := range there {
+	for object, found := range observed.Objects {
 		switch {
 		case found.Err == nil:
 		case ctx.Err() != nil:
@@ -189,7 +184,7 @@ func (o *command) judge(ctx context.Context, c *cluster.Cluster, workloads []*cl
 	o.remark(slices.Sorted(maps.Values(notes)))
 	var all []workloadStatus
 	for _, t := range workloads {
-		all = append(all, judged{t}.status(answers, there, notes))
+		all = append(all, judged{t, observed, notes}.status())
 	}
 	return all, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
@@ -27,7 +27,7 @@ type command struct {
 	*session.Session
 	selection.Selection
 
-	driver     cluster.Flags
+	driver     observe.Flags
 	conditions []string
 	timeout    time.Duration
 }
@@ -36,8 +36,9 @@ type command struct {
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
-		Use:   "wait TYPE/NAME... --for=projected=OBJECT",
-		Short: "Wait until all pods have the config that there is now",
+		Use:         "wait TYPE/NAME... --for=projected=OBJECT",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod"),
+		Short:       "Wait until all pods have the config that there is now",
 		Long: "Waits until every running pod of a workload has the version of each OBJECT that the API server has when the command\n" +
 			"is given, or a later one. Of an object that triggers rollouts that is when no pod with another copy of it is left.\n" +
 			"With 0 replicas wanted there is nothing to wait for.\n\n" +
@@ -61,7 +62,7 @@ func (o *command) run(ctx context.Context, args []string) error {
 	if o.timeout < 0 {
 		return fmt.Errorf("--timeout %s is in the past", o.timeout)
 	}
-	asked, err := cluster.New(o.Session, o.driver)
+	asked, err := observe.New(o.Session, o.driver)
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func (t *target) name() string {
 }
 
 // find reads the object. An object that does not exist is an error.
-func (t *target) find(ctx context.Context, c *cluster.Cluster) (versions.Now, error) {
+func (t *target) find(ctx context.Context, c *observe.Cluster) (versions.Now, error) {
 	ask := c.Version
 	if t.copied {
 		ask = c.Content

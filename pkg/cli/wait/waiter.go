@@ -14,7 +14,7 @@ import (
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/resource"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
@@ -27,7 +27,7 @@ const pause = time.Second
 type waiter struct {
 	*session.Session
 
-	cluster *cluster.Cluster
+	cluster *observe.Cluster
 	info    *resource.Info
 	objects []trigger.Object
 	// once looks once and does not wait.
@@ -35,7 +35,7 @@ type waiter struct {
 	// asking has a place for each workload that may be looked at now.
 	asking chan struct{}
 
-	selector *cluster.Selector
+	selector *observe.Selector
 	targets  []*target
 	// has are the pods, by UID, that had a target when they were last judged. Files do not age.
 	reached  map[hold]bool
@@ -74,7 +74,7 @@ func (v *waiter) begin(ctx context.Context, w selection.Workload) error {
 		return err
 	}
 	v.selector, v.reached = pods.Selector, map[hold]bool{}
-	for object, isCopied := range cluster.Copied(pods.All()) {
+	for object, isCopied := range observe.Copied(pods.All()) {
 		t := &target{object: object, copied: isCopied}
 		t.now, err = t.find(ctx, v.cluster)
 		if err != nil {
@@ -132,7 +132,7 @@ func (v *waiter) follow(ctx context.Context) error {
 	}
 }
 
-func (v *waiter) look(ctx context.Context, watch *cluster.Watch) (snapshot, error) {
+func (v *waiter) look(ctx context.Context, watch *observe.Watch) (snapshot, error) {
 	var l snapshot
 	if err := v.refresh(ctx); err != nil {
 		return l, err
@@ -141,7 +141,7 @@ func (v *waiter) look(ctx context.Context, watch *cluster.Watch) (snapshot, erro
 	if err != nil {
 		return l, err
 	}
-	running, _ := cluster.Running(all)
+	running, _ := observe.Running(all)
 	l.running, l.wanted = len(running), v.selector.Wanted()
 	for _, t := range v.targets {
 		l.names = append(l.names, t.name())
@@ -189,36 +189,28 @@ func (v *waiter) refresh(ctx context.Context) error {
 // judge returns the pods that do not have all targets, each with why. Only nodes of pods that may
 // not are asked.
 func (v *waiter) judge(ctx context.Context, pods []*corev1.Pod) ([]string, error) {
-	asked := &cluster.WorkloadPods{Places: map[string][]versions.Place{}}
-	places := map[string][]versions.Place{}
+	asked := &observe.Workload{}
 	for _, pod := range pods {
-		uid := string(pod.UID)
-		all, err := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, v.cluster.Driver)
+		places, err := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, v.cluster.Driver)
 		if err != nil {
 			return nil, fmt.Errorf("pod %s: %w", pod.Name, err)
 		}
-		places[uid] = all
-		if slices.ContainsFunc(v.targets, func(t *target) bool { return !v.reached[hold{uid, t}] }) {
-			asked.Pods = append(asked.Pods, pod)
-			asked.Places[uid] = cluster.Among(slices.Clone(all), v.objects)
+		if slices.ContainsFunc(v.targets, func(t *target) bool { return !v.reached[hold{string(pod.UID), t}] }) {
+			asksNode := observe.HasVolume(observe.Among(slices.Clone(places), v.objects))
+			asked.Running = append(asked.Running, &observe.Pod{Pod: pod, Places: places, AsksNode: asksNode})
 		}
 	}
-	answers := v.cluster.Drivers.Reports(ctx, cluster.NodesOf([]*cluster.WorkloadPods{asked}))
+	answers := v.cluster.Ask(ctx, []*observe.Workload{asked}, nil)
 	var lags []string
-	for _, pod := range asked.Pods {
-		answer := answers[pod.Spec.NodeName]
-		if answer.Err != nil && answer.Err.Forbidden {
-			return nil, answer.Err
-		}
-		judged := versions.Pod{UID: string(pod.UID)}
-		why := ""
+	for _, pod := range asked.Running {
+		answer, why := answers[pod.Spec.NodeName], ""
 		switch {
+		case answer.Err != nil && answer.Err.Forbidden:
+			return nil, answer.Err
 		case answer.Err != nil:
 			why = answer.Err.Error()
-		case answer.Report.SchemaVersion > 0:
-			judged.Report = &answer.Report
 		}
-		if text := v.lag(judged, places[judged.UID]); text != "" {
+		if text := v.lag(pod.On(answer), pod.Places); text != "" {
 			lags = append(lags, fmt.Sprintf("pod %s on node %s: %s", pod.Name, pod.Spec.NodeName, cmp.Or(why, text)))
 		}
 	}

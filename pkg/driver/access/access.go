@@ -1,7 +1,7 @@
 // Package access holds all rules about access to sources, in the order in which they apply.
 //
-// 1. The credentials that read a source ([Authority.Choose], [Authority.Client]): the driver's
-// own, or the token of the pod's service account. An [Identity] names them. The driver can also
+// 1. The credentials that read a source ([identity.Readers], [Authority.Client]): the driver's own,
+// or the token of the pod's service account. An [identity.Identity] names them. The driver can also
 // read for a pod with its own credentials; before each such request it asks by an access review
 // whether the pod may get the object ([Authority.Allow]).
 //
@@ -28,7 +28,7 @@
 // All pods of a namespace may have what the driver reads there for itself. So without an answer a
 // new volume is served what was read earlier, and a denial never lets a live volume wait.
 //
-// 4. The remedy ([Grant]): a Role and a RoleBinding for the error message.
+// 4. The remedy ([identity.Grant]): a Role and a RoleBinding for the error message.
 //
 // It does not know when sources are read, or their content.
 package access
@@ -41,56 +41,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
-)
-
-// Identity names the credentials that read a source. It is comparable: readers with the same
-// identity share a watch. The zero value is the driver's own.
-type Identity struct {
-	// Namespace and ServiceAccount name a pod's service account; both are empty for the driver.
-	Namespace, ServiceAccount string
-	// ByDriver means that the driver's own credentials read what the service account may get: see
-	// [Authority.Allow]. Otherwise the account's token reads.
-	ByDriver bool
-}
-
-// Driver is the driver's own identity.
-func Driver() Identity { return Identity{} }
-
-// Of is the identity of the pod's service account.
-func Of(pod api.Pod) Identity {
-	return Identity{Namespace: pod.Namespace, ServiceAccount: pod.ServiceAccount}
-}
-
-// OnBehalf is the driver's own identity, used only for what the pod's service account may get.
-func OnBehalf(pod api.Pod) Identity {
-	return Identity{Namespace: pod.Namespace, ServiceAccount: pod.ServiceAccount, ByDriver: true}
-}
-
-// String returns «driver», «serviceaccount namespace/name», or «driver for serviceaccount
-// namespace/name».
-func (i Identity) String() string {
-	account := "serviceaccount " + i.Namespace + "/" + i.ServiceAccount
-	switch {
-	case i == Driver():
-		return "driver"
-	case i.ByDriver:
-		return "driver for " + account
-	}
-	return account
-}
-
-// Reader is the reader of the sources of a kind in a pod's own namespace.
-type Reader string
-
-// The readers.
-const (
-	// ByDriver: as with Kubernetes' own volumes, a user who may create a pod may mount everything
-	// in its namespace.
-	ByDriver Reader = "driver"
-	// ByPod: the pod's service account needs to be allowed by RBAC.
-	ByPod Reader = "pod"
 )
 
 // Config is what an authority needs. Every field is required.
@@ -106,12 +58,14 @@ type Config struct {
 	// is, and must add none.
 	Server *rest.Config
 	Vault  *Vault
-	// ConfigMaps and Secrets are the readers in the pod's namespace.
-	ConfigMaps, Secrets Reader
+	// Readers choose the identity for each source.
+	identity.Readers
 }
 
-// Authority chooses the identity for each source.
+// Authority chooses the identity for each source, and makes the clients of identities.
 type Authority struct {
+	identity.Readers
+
 	cfg  Config
 	pods http.RoundTripper // Adds no credentials.
 }
@@ -125,42 +79,20 @@ func New(cfg Config) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the connection for pods' tokens: %w", err)
 	}
-	return &Authority{cfg: cfg, pods: pods}, nil
-}
-
-// Choose returns the identity that reads ref for the pod. A source in the pod's namespace is read
-// as configured for its kind. A source in another namespace needs the consent of its owner, by
-// RBAC for the pod's service account: the account reads it, or the driver does if the driver
-// reads everything.
-func (a *Authority) Choose(pod api.Pod, ref api.Ref) Identity {
-	isForeign := ref.Namespace != pod.Namespace
-	switch {
-	case a.reader(ref.Kind) == ByPod, isForeign && a.cfg.Secrets == ByPod:
-		return Of(pod)
-	case isForeign:
-		return OnBehalf(pod)
-	}
-	return Driver()
-}
-
-func (a *Authority) reader(kind api.Kind) Reader {
-	if kind == api.Secret {
-		return a.cfg.Secrets
-	}
-	return a.cfg.ConfigMaps
+	return &Authority{Readers: cfg.Readers, cfg: cfg, pods: pods}, nil
 }
 
 // Client returns a client with the credentials of the identity. The client of a pod's service
 // account uses the newest token for each request, and fails without a token.
-func (a *Authority) Client(id Identity) (rest.Interface, error) {
-	if id == Driver() || id.ByDriver {
+func (a *Authority) Client(id identity.Identity) (rest.Interface, error) {
+	if id == identity.Driver() || id.ByDriver {
 		return a.cfg.Driver, nil
 	}
 	return a.clientOfPods(id, corev1.SchemeGroupVersion)
 }
 
 // clientOfPods returns a client of one group with the token of a pod's service account.
-func (a *Authority) clientOfPods(id Identity, group schema.GroupVersion) (rest.Interface, error) {
+func (a *Authority) clientOfPods(id identity.Identity, group schema.GroupVersion) (rest.Interface, error) {
 	client, err := a.cfg.Types.Client(a.cfg.Server, &http.Client{
 		Transport: &bearer{vault: a.cfg.Vault, identity: id, base: a.pods},
 	}, group)

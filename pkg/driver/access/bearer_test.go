@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // gate answers every request with its status, and fails the test when a body is still open that
@@ -65,7 +66,7 @@ func newBearer(t *testing.T, base http.RoundTripper, lifetimes ...time.Duration)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bearer{vault: vault, identity: Of(p), base: base}, request
+	return &bearer{vault: vault, identity: identity.Of(p), base: base}, request
 }
 
 // TestBodiesOfRefusalsAreClosed: an open one would hold its connection or stream for ever. That

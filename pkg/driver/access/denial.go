@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 // denied a read. The server must not report that it is not ready, and an access review must have
 // the same result. If the account may not ask for a review, the denial of a server that reports
 // readiness is enough. An error means that the question is open.
-func (a *Authority) Denies(ctx context.Context, id Identity, ref api.Ref) (bool, error) {
+func (a *Authority) Denies(ctx context.Context, id identity.Identity, ref api.Ref) (bool, error) {
 	isReady, err := a.isReady(ctx, id)
 	if err != nil {
 		return false, err
@@ -49,7 +50,7 @@ func isDenial(err error) (bool, error) {
 // isReady asks through the connections of the identity, so that the same server answers. It
 // returns an error if the server is not ready, and false if the server does not answer this
 // question to everybody.
-func (a *Authority) isReady(ctx context.Context, id Identity) (bool, error) {
+func (a *Authority) isReady(ctx context.Context, id identity.Identity) (bool, error) {
 	client, err := a.Client(id)
 	if err != nil {
 		return false, err
@@ -65,7 +66,7 @@ func (a *Authority) isReady(ctx context.Context, id Identity) (bool, error) {
 }
 
 // reviewOwn asks with the service account's token whether it may get ref.
-func (a *Authority) reviewOwn(ctx context.Context, id Identity, ref api.Ref) (authorizationv1.SubjectAccessReviewStatus, error) {
+func (a *Authority) reviewOwn(ctx context.Context, id identity.Identity, ref api.Ref) (authorizationv1.SubjectAccessReviewStatus, error) {
 	client, err := a.clientOfPods(id, authorizationv1.SchemeGroupVersion)
 	if err != nil {
 		return authorizationv1.SubjectAccessReviewStatus{}, err

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
@@ -100,7 +101,7 @@ func (j *judge) serve(t *testing.T, tokens ...string) *access.Authority {
 	must(t, err)
 	a, err := access.New(access.Config{
 		Types: all, Driver: core, Reviews: reviews, Server: config, Vault: vault,
-		ConfigMaps: access.ByPod, Secrets: access.ByPod,
+		Readers: identity.Readers{ConfigMaps: identity.ByPod, Secrets: identity.ByPod},
 	})
 	must(t, err)
 	return a
@@ -135,7 +136,7 @@ func TestDenies(t *testing.T) {
 		"no token for the review, of one that is ready": {ok, http.StatusUnauthorized, no, unknown, unknown},
 	}
 	for name, tt := range tests {
-		for id, want := range map[access.Identity]string{access.Of(pod()): tt.byPod, access.OnBehalf(pod()): tt.forThePod} {
+		for id, want := range map[identity.Identity]string{identity.Of(pod()): tt.byPod, identity.OnBehalf(pod()): tt.forThePod} {
 			t.Run(name+", "+id.String(), func(t *testing.T) {
 				t.Parallel()
 				j := &judge{ready: tt.ready, review: tt.review, answer: tt.answer}
@@ -163,18 +164,18 @@ func TestWhoIsAskedWhetherItIsSure(t *testing.T) {
 	t.Parallel()
 	const own, anybodys = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 	tests := map[string]struct {
-		id     access.Identity
+		id     identity.Identity
 		tokens []string
 		want   []string
 	}{
-		"the pod's": {access.Of(pod()), []string{"pods"}, []string{"pods GET /readyz", "pods POST " + own}},
-		"the pod's, by its second token": {access.Of(pod()), []string{"stale", "pods"}, []string{
+		"the pod's": {identity.Of(pod()), []string{"pods"}, []string{"pods GET /readyz", "pods POST " + own}},
+		"the pod's, by its second token": {identity.Of(pod()), []string{"stale", "pods"}, []string{
 			"stale GET /readyz", "pods GET /readyz", "pods POST " + own,
 		}},
-		"the pod's, by the token that outlives the other": {access.Of(pod()), []string{"dying", "pods"}, []string{
+		"the pod's, by the token that outlives the other": {identity.Of(pod()), []string{"dying", "pods"}, []string{
 			"dying GET /readyz", "dying POST " + own, "pods POST " + own,
 		}},
-		"the driver's": {access.OnBehalf(pod()), []string{"pods"}, []string{"driver GET /readyz", "driver POST " + anybodys}},
+		"the driver's": {identity.OnBehalf(pod()), []string{"pods"}, []string{"driver GET /readyz", "driver POST " + anybodys}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -238,9 +239,9 @@ func (r *reviewer) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, err
 }
 
-func (r *reviewer) allow(id access.Identity, ref api.Ref) error {
+func (r *reviewer) allow(id identity.Identity, ref api.Ref) error {
 	r.t.Helper()
-	return authority(r.t, r, access.ByDriver, access.ByDriver).Allow(r.t.Context(), id, ref)
+	return authority(r.t, r, identity.ByDriver, identity.ByDriver).Allow(r.t.Context(), id, ref)
 }
 
 // TestAllow: where the API server decides with the request itself, nothing is asked. A denial is
@@ -249,7 +250,7 @@ func (r *reviewer) allow(id access.Identity, ref api.Ref) error {
 // the request itself too.
 func TestAllow(t *testing.T) {
 	t.Parallel()
-	if err := (&reviewer{t: t, err: errors.New("asked")}).allow(access.Driver(), tls); err != nil {
+	if err := (&reviewer{t: t, err: errors.New("asked")}).allow(identity.Driver(), tls); err != nil {
 		t.Errorf("Allow for the driver = %v, want nil", err)
 	}
 	type status = authorizationv1.SubjectAccessReviewStatus
@@ -261,13 +262,13 @@ func TestAllow(t *testing.T) {
 		sent   = open + `Post "` + reviews + `": `
 	)
 	for name, test := range map[string]struct {
-		id     access.Identity
+		id     identity.Identity
 		ref    api.Ref
 		status status
 		err    error
 		want   string // The text of the error.
 	}{
-		"the pod":                       {id: access.Of(pod()), ref: tls, err: errors.New("asked")},
+		"the pod":                       {id: identity.Of(pod()), ref: tls, err: errors.New("asked")},
 		"it is allowed":                 {ref: tls, status: status{Allowed: true}},
 		"it is allowed, and one failed": {ref: tls, status: status{Allowed: true, EvaluationError: "a role is missing"}},
 		"nobody allows a Secret":        {ref: tls, want: `secrets "tls"` + denied},
@@ -283,9 +284,9 @@ func TestAllow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := &reviewer{t: t, status: test.status, err: test.err}
-			id, isAsked := test.id, test.id == access.Identity{}
+			id, isAsked := test.id, test.id == identity.Identity{}
 			if isAsked {
-				id = access.OnBehalf(pod())
+				id = identity.OnBehalf(pod())
 			}
 			err := r.allow(id, test.ref)
 			if text := fmt.Sprint(err); text != test.want && (err != nil || test.want != "") {

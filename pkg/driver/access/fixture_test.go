@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
@@ -114,7 +115,7 @@ func (g *fixture) restart() {
 	var err error
 	g.all, err = access.New(access.Config{
 		Types: types(g.T), Server: g.server.config(), Vault: g.vault,
-		ConfigMaps: access.ByPod, Secrets: access.ByPod,
+		Readers: identity.Readers{ConfigMaps: identity.ByPod, Secrets: identity.ByPod},
 	})
 	must(g.T, err)
 }
@@ -131,7 +132,7 @@ func list(ctx context.Context, client rest.Interface, namespace string) error {
 // read makes one request as the pod and returns with which tokens it came, in their order.
 func (g *fixture) read(p api.Pod) (tokens []string, err error) {
 	g.Helper()
-	client, err := g.all.Client(access.Of(p))
+	client, err := g.all.Client(identity.Of(p))
 	must(g.T, err)
 	err = list(g.Context(), client, "default")
 	return g.server.take(), err

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 )
 
@@ -18,9 +19,9 @@ type Denials struct {
 
 // Note takes the answer to a request: nil, or its error. Only denials of a pod can count: nobody
 // revokes what the driver reads for itself.
-func (d *Denials) Note(id Identity, err error) {
+func (d *Denials) Note(id identity.Identity, err error) {
 	switch {
-	case !apierrors.IsForbidden(err), id == Driver():
+	case !apierrors.IsForbidden(err), id == identity.Driver():
 		d.since = time.Time{}
 	case d.since.IsZero():
 		d.since = time.Now()
@@ -44,7 +45,7 @@ func (d *Denials) Count(recheck time.Duration, confirm func() (bool, error)) (bo
 // OfDriver returns the error of a request that was denied to an identity. If the driver makes the
 // request for a pod, it does so after [Authority.Allow], so the denial is the driver's own and
 // must not count as the pod's.
-func OfDriver(id Identity, err error) error {
+func OfDriver(id identity.Identity, err error) error {
 	if id.ByDriver {
 		return &driverDeniedError{cause: err}
 	}
@@ -60,7 +61,7 @@ func (e *driverDeniedError) Error() string {
 
 // Evidence is what the requests of an identity have shown about its access to an object.
 type Evidence struct {
-	Identity Identity
+	Identity identity.Identity
 	WasRead  bool
 	// Revoked means that denials count: see [Denials].
 	Revoked bool
@@ -106,7 +107,7 @@ func (e Evidence) EffectOn(u Use) Effect {
 
 // isDoubted reports whether all that is known is a denial that may be a mistake.
 func (e Evidence) isDoubted() bool {
-	return !e.WasRead && !e.Revoked && apierrors.IsForbidden(e.Err) && e.Identity != Driver()
+	return !e.WasRead && !e.Revoked && apierrors.IsForbidden(e.Err) && e.Identity != identity.Driver()
 }
 
 // isUnsure reports whether the identity may have lost its access: it was denied, or no request has
@@ -116,5 +117,5 @@ func (e Evidence) isUnsure() bool {
 		return true
 	}
 	_, isTooLarge := errors.AsType[*budget.ExhaustedError](e.Err) // It was read.
-	return e.Err != nil && e.Identity != Driver() && !isTooLarge
+	return e.Err != nil && e.Identity != identity.Driver() && !isTooLarge
 }

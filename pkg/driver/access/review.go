@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // The user and groups by which the API server knows a service account.
@@ -27,7 +28,7 @@ const resourceOfReviews = "subjectaccessreviews"
 // ReviewError means that an access review has failed. It is never a denial, also if the driver
 // itself is denied to ask.
 type ReviewError struct {
-	Identity Identity
+	Identity identity.Identity
 	Ref      api.Ref
 	Cause    error // Not unwrapped: it may be a denial.
 }
@@ -39,7 +40,7 @@ func (e *ReviewError) Error() string {
 // Allow asks whether the identity may read ref, if the API server does not decide that with the
 // request itself because the driver's credentials make it. A denial is a Forbidden error as of
 // the API; any other error is a *[ReviewError].
-func (a *Authority) Allow(ctx context.Context, id Identity, ref api.Ref) error {
+func (a *Authority) Allow(ctx context.Context, id identity.Identity, ref api.Ref) error {
 	if !id.ByDriver {
 		return nil
 	}
@@ -56,12 +57,12 @@ func (a *Authority) Allow(ctx context.Context, id Identity, ref api.Ref) error {
 // reading is the subject of a review.
 func reading(ref api.Ref) *authorizationv1.ResourceAttributes {
 	return &authorizationv1.ResourceAttributes{
-		Namespace: ref.Namespace, Verb: verbOfReading, Version: "v1", Resource: resourceOf(ref.Kind), Name: ref.Name,
+		Namespace: ref.Namespace, Verb: verbOfReading, Version: "v1", Resource: ref.Kind.Resource() + "s", Name: ref.Name,
 	}
 }
 
 // verdict returns the error of [Authority.Allow] for the answer to a review.
-func verdict(id Identity, ref api.Ref, status authorizationv1.SubjectAccessReviewStatus, err error) error {
+func verdict(id identity.Identity, ref api.Ref, status authorizationv1.SubjectAccessReviewStatus, err error) error {
 	switch {
 	case err != nil:
 		return &ReviewError{Identity: id, Ref: ref, Cause: err}
@@ -70,7 +71,7 @@ func verdict(id Identity, ref api.Ref, status authorizationv1.SubjectAccessRevie
 	case status.EvaluationError != "": // For the request itself this would be an internal error, not a denial.
 		return &ReviewError{Identity: id, Ref: ref, Cause: errors.New(status.EvaluationError)}
 	default:
-		return apierrors.NewForbidden(corev1.Resource(resourceOf(ref.Kind)), ref.Name,
+		return apierrors.NewForbidden(corev1.Resource(ref.Kind.Resource()+"s"), ref.Name,
 			fmt.Errorf("serviceaccount %s/%s may not get it", id.Namespace, id.ServiceAccount))
 	}
 }

@@ -2,13 +2,15 @@ package access
 
 import (
 	"net/http"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // bearer sends each request with the newest token of one identity, over connections that all
 // identities share.
 type bearer struct {
 	vault    *Vault
-	identity Identity
+	identity identity.Identity
 	base     http.RoundTripper
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // ErrNoToken means that a pod's credentials cannot be used: there is no token, or all tokens look
@@ -38,7 +39,7 @@ type Vault struct {
 
 // entry is the token of one volume.
 type entry struct {
-	identity Identity
+	identity identity.Identity
 	token    Token
 	// refused is when the API server last refused the token; zero for never. The refusal may be a
 	// mistake, so the token stays, as the last choice.
@@ -72,7 +73,7 @@ func (v *Vault) Load() error {
 			continue
 		}
 		v.entries[s.VolumeID] = entry{
-			identity: Identity{Namespace: s.Namespace, ServiceAccount: s.ServiceAccount}, token: NewToken(s.Token, s.Expires),
+			identity: identity.Identity{Namespace: s.Namespace, ServiceAccount: s.ServiceAccount}, token: NewToken(s.Token, s.Expires),
 		}
 	}
 	if err != nil {
@@ -85,7 +86,7 @@ func (v *Vault) Load() error {
 // nothing. A known token is written again only if its file is gone. If the file cannot be
 // written, only the next run of the driver misses the token.
 func (v *Vault) Store(volumeID string, pod api.Pod, t Token) error {
-	if t.IsZero() || !v.add(volumeID, entry{identity: Of(pod), token: t}) && v.files.Has(volumeID) {
+	if t.IsZero() || !v.add(volumeID, entry{identity: identity.Of(pod), token: t}) && v.files.Has(volumeID) {
 		return nil
 	}
 	data, err := json.Marshal(stored{
@@ -144,7 +145,7 @@ func (v *Vault) unknown(known func(volumeID string) bool) []string {
 }
 
 // token returns the token of an identity to use next, or an error that wraps [ErrNoToken].
-func (v *Vault) token(id Identity) (Token, error) {
+func (v *Vault) token(id identity.Identity) (Token, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	best := v.bestLocked(id)
@@ -158,7 +159,7 @@ func (v *Vault) token(id Identity) (Token, error) {
 // else the one that was refused first, so that each is tried again. A token that looks expired
 // may be valid, because the node's clock may be ahead: it is tried after the others, and not
 // after it was refused. v.mu is held.
-func (v *Vault) bestLocked(id Identity) entry {
+func (v *Vault) bestLocked(id identity.Identity) entry {
 	var best entry
 	for _, e := range v.entries {
 		if e.identity != id || !e.refused.IsZero() && v.looksExpired(e.token) {
@@ -178,7 +179,7 @@ func (v *Vault) bestLocked(id Identity) entry {
 func (v *Vault) looksExpired(t Token) bool { return !t.expires.After(v.now()) }
 
 // whyNoneLocked returns the error for an identity without a usable token. v.mu is held.
-func (v *Vault) whyNoneLocked(id Identity) error {
+func (v *Vault) whyNoneLocked(id identity.Identity) error {
 	var newest Token
 	for _, e := range v.entries {
 		if e.identity == id && (newest.IsZero() || e.token.expires.After(newest.expires)) {
@@ -196,7 +197,7 @@ func (v *Vault) whyNoneLocked(id Identity) error {
 
 // refuse records that the API server has refused a token. It reports whether to call
 // [Vault.token] again: for another token, or for the error that no token can be used.
-func (v *Vault) refuse(id Identity, t Token) (goOn bool) {
+func (v *Vault) refuse(id identity.Identity, t Token) (goOn bool) {
 	v.mark(id, t, v.now())
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -204,9 +205,9 @@ func (v *Vault) refuse(id Identity, t Token) (goOn bool) {
 }
 
 // accept records that the API server accepts a token.
-func (v *Vault) accept(id Identity, t Token) { v.mark(id, t, time.Time{}) }
+func (v *Vault) accept(id identity.Identity, t Token) { v.mark(id, t, time.Time{}) }
 
-func (v *Vault) mark(id Identity, t Token, refused time.Time) {
+func (v *Vault) mark(id identity.Identity, t Token, refused time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for volumeID, e := range v.entries {

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
@@ -307,7 +308,7 @@ func comeAndGo(g *fixture, p api.Pod) {
 
 // readMany makes requests that all succeed, because one token is always accepted.
 func readMany(g *fixture, p api.Pod) {
-	client, err := g.all.Client(access.Of(p))
+	client, err := g.all.Client(identity.Of(p))
 	if err != nil {
 		g.Error(err)
 		return

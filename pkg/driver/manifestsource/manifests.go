@@ -17,8 +17,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
@@ -226,7 +226,7 @@ var ErrForeign = errors.New("with --manifests a pod reads the objects of its own
 // called more than once. A source in another namespace than the pod's is refused with a
 // *[source.RefusedError].
 func (d *Directory) Acquire(key source.Key) (release func(), err error) {
-	if key.Identity != access.Driver() {
+	if key.Identity != identity.Driver() {
 		return nil, &source.RefusedError{Key: key, Err: ErrForeign}
 	}
 	d.mu.Lock()
@@ -261,7 +261,7 @@ func (d *Directory) Look(keys ...source.Key) []source.Snapshot {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, key := range keys {
-		if it, found := d.items[key.Ref]; found && key.Identity == access.Driver() {
+		if it, found := d.items[key.Ref]; found && key.Identity == identity.Driver() {
 			known[i] = it.now
 		}
 	}
@@ -275,7 +275,7 @@ func (d *Directory) refresh() {
 	d.mu.Lock()
 	for ref, it := range d.items {
 		if d.refreshLocked(ref, it) {
-			changed = append(changed, source.Key{Ref: ref, Identity: access.Driver()})
+			changed = append(changed, source.Key{Ref: ref, Identity: identity.Driver()})
 		}
 	}
 	d.mu.Unlock()
@@ -336,9 +336,9 @@ func (d *Directory) admit(it *item, c api.Content) error {
 
 // Choose returns whose credentials read ref for the pod: none are needed for the pod's own
 // namespace, and none are enough for another one.
-func (*Directory) Choose(pod api.Pod, ref api.Ref) access.Identity {
+func (*Directory) Choose(pod api.Pod, ref api.Ref) identity.Identity {
 	if ref.Namespace == pod.Namespace {
-		return access.Driver()
+		return identity.Driver()
 	}
-	return access.Of(pod)
+	return identity.Of(pod)
 }

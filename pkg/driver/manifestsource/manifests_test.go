@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/manifestsource"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
@@ -97,7 +97,7 @@ func followDir(t *testing.T, dir string) *fixture {
 }
 
 func key(kind api.Kind, namespace, name string) source.Key {
-	return source.Key{Ref: api.Ref{Kind: kind, Namespace: namespace, Name: name}, Identity: access.Driver()}
+	return source.Key{Ref: api.Ref{Kind: kind, Namespace: namespace, Name: name}, Identity: identity.Driver()}
 }
 
 func web() source.Key { return key(api.ConfigMap, "default", "web") }
@@ -290,7 +290,7 @@ func TestOtherNamespacesAreRefused(t *testing.T) {
 		t.Errorf("Get = %+v, want nothing", s)
 	}
 	pod.Namespace = "default"
-	if got := f.Choose(pod, k.Ref); got != access.Driver() {
+	if got := f.Choose(pod, k.Ref); got != identity.Driver() {
 		t.Errorf("Choose = %s, want the driver", got)
 	}
 }

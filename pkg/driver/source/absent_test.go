@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // page is an answer that is not made by an API server, as proxies have them.
@@ -62,7 +62,7 @@ func TestOnlyTheAPIServersWordThatItIsGoneCounts(t *testing.T) {
 		"for another reason, with 404":  {notFound("configmaps", "web", func(s *metav1.Status) { s.Reason = metav1.StatusReasonUnknown }), false},
 		"of what a server did not know": {notFound("configmaps", "web", unexpected), false},
 	}
-	each(t, access.Driver(), tests, func(b *bench, tt test) {
+	each(t, identity.Driver(), tests, func(b *bench, tt test) {
 		o := b.putMap(configMap(web, "1"))
 		b.onlyGets()
 		defer b.acquire(web)()

@@ -11,12 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 var (
 	runner = api.Pod{Namespace: "default", Name: "web-0", UID: "uid", ServiceAccount: "runner"}
-	behalf = access.OnBehalf(runner)
+	behalf = identity.OnBehalf(runner)
 )
 
 // denied returns the denial of a service account.
@@ -59,7 +60,7 @@ func (b *bench) wantForbidden(ref api.Ref, want string) {
 // need a review. The bench compares the identity.
 func TestItIsAskedBeforeEachRequest(t *testing.T) {
 	t.Parallel()
-	for _, id := range []access.Identity{access.Driver(), access.Of(runner), behalf} {
+	for _, id := range []identity.Identity{identity.Driver(), identity.Of(runner), behalf} {
 		t.Run(id.String(), func(t *testing.T) {
 			bubbleOf(t, id, func(b *bench) {
 				o := b.putMap(configMap(web, "1"))

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 )
 
@@ -151,7 +151,7 @@ func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 		})
 	}
 	t.Run("a volume of an earlier run uses it", func(t *testing.T) {
-		early(t, access.Driver(), recheck, func(b *bench) {
+		early(t, identity.Driver(), recheck, func(b *bench) {
 			o := b.putMap(configMap(web, "1"))
 			b.crowd(1_000_000)
 			defer b.acquire(web)()
@@ -184,7 +184,7 @@ func TestWhatIsStoredIsPaidFor(t *testing.T) {
 // TestAnObjectThatGrows beyond the room stays as it was, and follows when there is room or it is
 // smaller.
 func TestAnObjectThatGrows(t *testing.T) {
-	each(t, access.Driver(), map[string]func(b *bench, others *budget.Account, large *corev1.ConfigMap) known{
+	each(t, identity.Driver(), map[string]func(b *bench, others *budget.Account, large *corev1.ConfigMap) known{
 		"room is made": func(_ *bench, others *budget.Account, large *corev1.ConfigMap) known {
 			others.Close()
 			return holding(large)

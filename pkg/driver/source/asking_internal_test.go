@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // TestTheTenantIsThePodsNamespace, for each identity, and in each namespace of the object.
@@ -12,9 +12,9 @@ func TestTheTenantIsThePodsNamespace(t *testing.T) {
 	t.Parallel()
 	pod := api.Pod{Namespace: "team", ServiceAccount: "runner"}
 	for name, key := range map[string]Key{
-		"the driver":             {access.Driver(), api.Ref{Kind: api.ConfigMap, Namespace: "team", Name: "web"}},
-		"the pod":                {access.Of(pod), api.Ref{Kind: api.Secret, Namespace: "shared", Name: "web"}},
-		"the driver in its name": {access.OnBehalf(pod), api.Ref{Kind: api.Secret, Namespace: "shared", Name: "web"}},
+		"the driver":             {identity.Driver(), api.Ref{Kind: api.ConfigMap, Namespace: "team", Name: "web"}},
+		"the pod":                {identity.Of(pod), api.Ref{Kind: api.Secret, Namespace: "shared", Name: "web"}},
+		"the driver in its name": {identity.OnBehalf(pod), api.Ref{Kind: api.Secret, Namespace: "shared", Name: "web"}},
 	} {
 		if got := (&reader{key: key}).Tenant(); got != "team" {
 			t.Errorf("%s reads %s: tenant %q, want team", name, key.Ref, got)

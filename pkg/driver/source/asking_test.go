@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 )
 
@@ -35,7 +35,7 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 // slowly runs a test of a cache that reaches a slow server as the driver does, and does not run yet.
 func slowly(t *testing.T, test func(b *bench)) {
 	t.Helper()
-	early(t, access.Driver(), recheck, func(b *bench) {
+	early(t, identity.Driver(), recheck, func(b *bench) {
 		b.wire = flowcontrol.New(4).Transport(slow{b.cluster})
 		test(b)
 	})

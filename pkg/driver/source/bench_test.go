@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
@@ -45,7 +45,7 @@ var (
 )
 
 // byDriver returns the key of a ref that the driver reads.
-func byDriver(ref api.Ref) source.Key { return source.Key{Identity: access.Driver(), Ref: ref} }
+func byDriver(ref api.Ref) source.Key { return source.Key{Identity: identity.Driver(), Ref: ref} }
 
 // configMap returns one whose key «k» has the value.
 func configMap(ref api.Ref, value string) *corev1.ConfigMap {
@@ -67,15 +67,15 @@ type bench struct {
 	*cluster
 	*source.Cache
 	t    *testing.T
-	id   access.Identity // The reader.
-	room *budget.Budget  // For the objects: more than a test needs.
-	log  ktesting.Buffer // Of the cache.
+	id   identity.Identity // The reader.
+	room *budget.Budget    // For the objects: more than a test needs.
+	log  ktesting.Buffer   // Of the cache.
 
 	ctx     context.Context // Of the cache.
 	stop    context.CancelFunc
 	running sync.WaitGroup // Counts the cache while it runs.
 
-	clients []access.Identity // For whom clients were asked for.
+	clients []identity.Identity // For whom clients were asked for.
 
 	// The fields below are guarded by the cluster's lock.
 	changes   []source.Key
@@ -90,7 +90,7 @@ const recheck = 3 * time.Minute
 
 // newBench returns a cache over a cluster, whose objects the identity reads. At the end of the
 // test it stops and must come to rest.
-func newBench(t *testing.T, id access.Identity, recheck time.Duration) *bench {
+func newBench(t *testing.T, id identity.Identity, recheck time.Duration) *bench {
 	t.Helper()
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(4)))
 	sink, ok := logger.GetSink().(ktesting.Underlier)
@@ -104,7 +104,7 @@ func newBench(t *testing.T, id access.Identity, recheck time.Duration) *bench {
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	b.ctx, b.stop = ctx, stop
 	b.Cache = source.New(source.Config{
-		Client: func(id access.Identity) (rest.Interface, error) {
+		Client: func(id identity.Identity) (rest.Interface, error) {
 			b.clients = append(b.clients, id)
 			return b.client(), nil
 		},
@@ -137,21 +137,21 @@ func (b *bench) note(key source.Key) {
 	hook(key)
 }
 
-func (b *bench) mayRead(ctx context.Context, id access.Identity, ref api.Ref) error {
+func (b *bench) mayRead(ctx context.Context, id identity.Identity, ref api.Ref) error {
 	b.wantAbout(asking, id, ref)
 	var allow func(context.Context) error
 	b.set(func() { allow = b.allow })
 	return allow(ctx)
 }
 
-func (b *bench) isSure(_ context.Context, id access.Identity, ref api.Ref) (is bool, err error) {
+func (b *bench) isSure(_ context.Context, id identity.Identity, ref api.Ref) (is bool, err error) {
 	b.wantAbout(asserting, id, ref)
 	b.set(func() { is, err = b.isDenied, b.deniesErr })
 	return is, err
 }
 
 // wantAbout records a question, which must be about the reader.
-func (b *bench) wantAbout(verb string, id access.Identity, ref api.Ref) {
+func (b *bench) wantAbout(verb string, id identity.Identity, ref api.Ref) {
 	b.ask(verb, ref)
 	if id != b.id {
 		b.t.Errorf("%s %s was asked about %s, want it asked about %s", verb, ref, id, b.id)
@@ -301,7 +301,7 @@ func pass(d time.Duration) {
 
 // early runs a test on a bench whose cache does not run yet in a synctest bubble, beside other
 // tests.
-func early(t *testing.T, id access.Identity, recheck time.Duration, test func(b *bench)) {
+func early(t *testing.T, id identity.Identity, recheck time.Duration, test func(b *bench)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
@@ -311,25 +311,25 @@ func early(t *testing.T, id access.Identity, recheck time.Duration, test func(b 
 func bubble(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	t.Parallel()
-	inBubble(t, access.Driver(), recheck, test)
+	inBubble(t, identity.Driver(), recheck, test)
 }
 
 // bubbleOf is [bubble] for another reader.
-func bubbleOf(t *testing.T, id access.Identity, test func(b *bench)) {
+func bubbleOf(t *testing.T, id identity.Identity, test func(b *bench)) {
 	t.Helper()
 	t.Parallel()
 	inBubble(t, id, recheck, test)
 }
 
 // bubbleWith is [bubbleOf] for another recheck.
-func bubbleWith(t *testing.T, id access.Identity, recheck time.Duration, test func(b *bench)) {
+func bubbleWith(t *testing.T, id identity.Identity, recheck time.Duration, test func(b *bench)) {
 	t.Helper()
 	t.Parallel()
 	inBubble(t, id, recheck, test)
 }
 
 // inBubble runs a test on a bench whose cache runs.
-func inBubble(t *testing.T, id access.Identity, recheck time.Duration, test func(b *bench)) {
+func inBubble(t *testing.T, id identity.Identity, recheck time.Duration, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, id, recheck)
@@ -339,13 +339,13 @@ func inBubble(t *testing.T, id access.Identity, recheck time.Duration, test func
 }
 
 // each runs a test of a reader for each case.
-func each[T any](t *testing.T, id access.Identity, cases map[string]T, test func(b *bench, tt T)) {
+func each[T any](t *testing.T, id identity.Identity, cases map[string]T, test func(b *bench, tt T)) {
 	t.Helper()
 	t.Parallel()
 	runEach(t, id, cases, test)
 }
 
-func runEach[T any](t *testing.T, id access.Identity, cases map[string]T, test func(b *bench, tt T)) {
+func runEach[T any](t *testing.T, id identity.Identity, cases map[string]T, test func(b *bench, tt T)) {
 	t.Helper()
 	for name, tt := range cases {
 		t.Run(name, func(t *testing.T) {

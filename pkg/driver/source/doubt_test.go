@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
 // readers returns the identities that may lose access, and how the API server denies it.
 func readers() map[string]reader {
 	return map[string]reader{
-		"by the pod": {access.Of(runner), forbiddenList(), func(b *bench, err error) { b.answer(err, err) }},
+		"by the pod": {identity.Of(runner), forbiddenList(), func(b *bench, err error) { b.answer(err, err) }},
 		"on behalf":  {behalf, denied(), func(b *bench, err error) { b.deny(err) }},
 	}
 }
@@ -24,7 +24,7 @@ func readers() map[string]reader {
 // reader has an identity, its denial, and how its requests are answered from now on;
 // nil stands for the truth.
 type reader struct {
-	id     access.Identity
+	id     identity.Identity
 	denial error
 	answer func(b *bench, err error)
 }
@@ -128,7 +128,7 @@ func TestAnotherAnswerStartsTheDoubtAnew(t *testing.T) {
 		"that and a watch that fails": func(b *bench) { b.answer(nil, unavailable()) },
 		"everything":                  func(b *bench) { b.answer(nil, nil) },
 	}
-	each(t, access.Of(runner), tests, func(b *bench, interlude func(b *bench)) {
+	each(t, identity.Of(runner), tests, func(b *bench, interlude func(b *bench)) {
 		told := b.follow()
 		b.putMap(configMap(web, "1"))
 		b.answer(forbiddenList(), forbidden())
@@ -200,7 +200,7 @@ func TestWhatTheDriverMayNotReadForAPodIsNoDenial(t *testing.T) {
 
 // TestAPolledObjectIsRevokedAsWell, and is still polled when that is over.
 func TestAPolledObjectIsRevokedAsWell(t *testing.T) {
-	bubbleOf(t, access.Of(runner), func(b *bench) {
+	bubbleOf(t, identity.Of(runner), func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		b.onlyGets()
 		defer b.acquire(web)()

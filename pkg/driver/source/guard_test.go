@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
@@ -62,10 +62,10 @@ func onWire(t *testing.T, keys int, test func(g *guarded)) {
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		client := g.client()
 		g.Cache = source.New(source.Config{
-			Client:  func(access.Identity) (rest.Interface, error) { return client, nil },
+			Client:  func(identity.Identity) (rest.Interface, error) { return client, nil },
 			Types:   g.types,
-			Allow:   func(context.Context, access.Identity, api.Ref) error { return nil },
-			Denies:  func(context.Context, access.Identity, api.Ref) (bool, error) { return true, nil },
+			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
+			Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return true, nil },
 			Changed: func(source.Key) { g.changes.Add(1) },
 			Recheck: recheck,
 			Room:    budget.New(1 << 40).Part(func(int64) {}),

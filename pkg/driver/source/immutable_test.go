@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // TestAnImmutableObjectIsNotWatched is the first half of rule 60: nothing is requested any more,
 // whether it was read by lists or gets. It is the same for an object that becomes immutable.
 func TestAnImmutableObjectIsNotWatched(t *testing.T) {
-	each(t, access.Driver(), map[string]func(b *bench){
+	each(t, identity.Driver(), map[string]func(b *bench){
 		"by lists":                         func(*bench) {},
 		"by lists, and watches are denied": func(b *bench) { b.answer(nil, forbidden()) },
 		"by gets":                          (*bench).onlyGets,

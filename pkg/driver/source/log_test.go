@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // hush is content that must not be logged.
@@ -79,7 +79,7 @@ func TestEachSortOfTroubleIsLoggedOnce(t *testing.T) {
 
 // TestTroubleThatPollingEndsIsOver, and so is that of an immutable object.
 func TestTroubleThatPollingEndsIsOver(t *testing.T) {
-	bubbleOf(t, access.Of(runner), func(b *bench) {
+	bubbleOf(t, identity.Of(runner), func(b *bench) {
 		seen := 0
 		b.putMap(configMap(web, hush))
 		b.answer(forbiddenList(), forbidden())

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // nextRead returns how long it is, at least and at most, from a read to the next one, where the
@@ -34,7 +34,7 @@ func TestHowOftenItIsRead(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			bubbleWith(t, access.Of(runner), tt.recheck, func(b *bench) {
+			bubbleWith(t, identity.Of(runner), tt.recheck, func(b *bench) {
 				b.putMap(configMap(web, "1"))
 				b.answer(tt.listErr, forbidden())
 				b.answerGets(nil)
@@ -60,7 +60,7 @@ func TestHowOftenItIsRead(t *testing.T) {
 // TestAWatchIsRefusedForAMoment, as by a server that starts: the object is not reported as polled,
 // since the next watch opens. That happens soon, and as soon each time that the server starts.
 func TestAWatchIsRefusedForAMoment(t *testing.T) {
-	each(t, access.Driver(), map[string]error{"with its lists": forbiddenList(), "alone": nil}, func(b *bench, listErr error) {
+	each(t, identity.Driver(), map[string]error{"with its lists": forbiddenList(), "alone": nil}, func(b *bench, listErr error) {
 		o := b.putMap(configMap(web, "0"))
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
@@ -89,7 +89,7 @@ func TestItIsPolledWhenTheDoubtIsOver(t *testing.T) {
 	t.Parallel()
 	for _, recheck := range []time.Duration{recheck, 5 * time.Second} {
 		t.Run(recheck.String(), func(t *testing.T) {
-			bubbleWith(t, access.Of(runner), recheck, func(b *bench) {
+			bubbleWith(t, identity.Of(runner), recheck, func(b *bench) {
 				o := b.putMap(configMap(web, "1"))
 				defer b.acquire(web)()
 				b.wantChanges(web, 1)
@@ -116,7 +116,7 @@ func TestItIsPolledWhenTheDoubtIsOver(t *testing.T) {
 // TestTheRightToListDoesNotOutliveItsAnswer: between two refusals of the watch there is always a
 // list, so that one refusal of everything is never taken for one of the watch alone.
 func TestTheRightToListDoesNotOutliveItsAnswer(t *testing.T) {
-	bubbleOf(t, access.Of(runner), func(b *bench) {
+	bubbleOf(t, identity.Of(runner), func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		b.answer(nil, forbidden())
 		defer b.acquire(web)()

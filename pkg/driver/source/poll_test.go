@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // What is polled rests for 20 to 30 s in the end, and then for what the client library waits
@@ -96,7 +96,7 @@ func TestAnObjectsLifeByGets(t *testing.T) {
 // TestAGetThatFailsIsNoDenial although the list is one: nothing is known of whether the object
 // may be read, so that its files must not go.
 func TestAGetThatFailsIsNoDenial(t *testing.T) {
-	each(t, access.Driver(), map[string]error{
+	each(t, identity.Driver(), map[string]error{
 		"in time":      apierrors.NewTimeoutError("the get took too long", 1),
 		"unavailable":  unavailable(),
 		"refused":      refused(),

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
@@ -38,7 +39,7 @@ var (
 func (c *Cache) startLocked(key Key, it *item, client rest.Interface) {
 	r := &reader{cache: c, key: key, item: it}
 	reopen := objectwatch.QuietTime
-	if key.Identity != access.Driver() { // The driver's rights hardly change.
+	if key.Identity != identity.Driver() { // The driver's rights hardly change.
 		reopen = c.cfg.Recheck * 2 / 3
 	}
 	r.follower = c.group.Follower(objectwatch.Target{
@@ -132,7 +133,7 @@ func (r *reader) update(change func(*Snapshot) (changed bool)) {
 	if now.Synced {
 		it.isAwaited.Store(false)
 	}
-	if now.Synced && now.Found && now.Content.Immutable && r.key.Identity == access.Driver() {
+	if now.Synced && now.Found && now.Content.Immutable && r.key.Identity == identity.Driver() {
 		it.stopLocked() // The content never changes. A pod's reader continues: its access may change.
 	}
 	r.cache.mu.Unlock()

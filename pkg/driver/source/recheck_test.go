@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // TestHowLongAWatchStaysOpen opens many. The watches of a reader that may lose access are opened
@@ -13,11 +13,11 @@ import (
 func TestHowLongAWatchStaysOpen(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		id          access.Identity
+		id          identity.Identity
 		least, most time.Duration
 	}{
-		"the driver's own":   {access.Driver(), 30 * time.Minute, time.Hour},
-		"a pod's":            {access.Of(runner), recheck * 2 / 3, recheck * 4 / 3},
+		"the driver's own":   {identity.Driver(), 30 * time.Minute, time.Hour},
+		"a pod's":            {identity.Of(runner), recheck * 2 / 3, recheck * 4 / 3},
 		"on behalf of a pod": {behalf, recheck * 2 / 3, recheck * 4 / 3},
 	}
 	for name, tt := range tests {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // The cases that a reflector of the client library handles: expired versions, bookmarks,
@@ -27,7 +27,7 @@ func whicheverWay(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	kinds := map[string]string{"protobuf": runtime.ContentTypeProtobuf, "JSON": runtime.ContentTypeJSON}
 	t.Parallel()
-	runEach(t, access.Driver(), kinds, func(b *bench, kind string) {
+	runEach(t, identity.Driver(), kinds, func(b *bench, kind string) {
 		b.front.speak(kind)
 		test(b)
 	})
@@ -213,7 +213,7 @@ func TestBackoff(t *testing.T) {
 			func(b *bench) { b.answer(nil, io.ErrUnexpectedEOF); b.hangUp(); b.settle(); b.answer(nil, nil) }, "list 101",
 		},
 	}
-	each(t, access.Driver(), tests, func(b *bench, tt test) {
+	each(t, identity.Driver(), tests, func(b *bench, tt test) {
 		o := b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
 		for _, least := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
@@ -284,7 +284,7 @@ func TestAConnectionThatBreaksIsNoTrouble(t *testing.T) {
 // TestASlowStart: a server that is slow with one object's list, or with its watch, delays no other
 // object, and its answer is used at last. There is one request.
 func TestASlowStart(t *testing.T) {
-	each(t, access.Driver(), map[string]func(b *bench) (answer func()){
+	each(t, identity.Driver(), map[string]func(b *bench) (answer func()){
 		"of a list": (*bench).hold, "of a watch": (*bench).holdWatches,
 	}, func(b *bench, hold func(b *bench) (answer func())) {
 		o := b.putMap(configMap(web, "1"))

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -13,7 +13,7 @@ import (
 // read may come just between its deletion and its creation, so it is read again soon while its
 // absence is new. Then it is polled as before.
 func TestAPolledObjectThatIsReplaced(t *testing.T) {
-	bubbleOf(t, access.Of(runner), func(b *bench) {
+	bubbleOf(t, identity.Of(runner), func(b *bench) {
 		b.putMap(configMap(web, "1"))
 		b.onlyGets()
 		defer b.acquire(web)()

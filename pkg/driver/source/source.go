@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
@@ -24,7 +24,7 @@ import (
 
 // Key names an object and the credentials that read it. It is comparable.
 type Key struct {
-	Identity access.Identity
+	Identity identity.Identity
 	Ref      api.Ref
 }
 
@@ -88,13 +88,13 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // Config is what a cache needs. Every field is required.
 type Config struct {
 	// Client returns a client of the core group with the credentials of an identity.
-	Client func(access.Identity) (rest.Interface, error)
+	Client func(identity.Identity) (rest.Interface, error)
 	// Types are those of the clients.
 	Types *kubeclient.Types
 	// Allow is [access.Authority.Allow]. It is called before each request.
-	Allow func(context.Context, access.Identity, api.Ref) error
+	Allow func(context.Context, identity.Identity, api.Ref) error
 	// Denies is [access.Authority.Denies]. It is called before denials count.
-	Denies func(context.Context, access.Identity, api.Ref) (bool, error)
+	Denies func(context.Context, identity.Identity, api.Ref) (bool, error)
 	// Changed is called after the snapshot of a key has changed, without any lock held. It must
 	// not block.
 	Changed func(Key)

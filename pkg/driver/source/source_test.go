@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/content"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -79,14 +80,14 @@ func TestDataAndBinaryDataOfAConfigMap(t *testing.T) {
 	o.Data["empty"], o.Data["nul"] = "", "a\x00b"
 	o.BinaryData = map[string][]byte{"k": []byte("shadowed"), "binary": {0xff, 0xfe}}
 	want := api.Content{Ref: web, Data: map[string][]byte{"k": []byte("text"), "empty": {}, "nul": []byte("a\x00b"), "binary": {0xff, 0xfe}}}
-	if diff := cmp.Diff(want, source.ContentOfConfigMap(o)); diff != "" {
+	if diff := cmp.Diff(want, content.OfConfigMap(o)); diff != "" {
 		t.Errorf("without managed fields (-want +got):\n%s", diff)
 	}
 	for _, at := range []*metav1.Time{new(metav1.NewTime(newest.Add(-time.Hour))), new(metav1.NewTime(newest)), new(metav1.NewTime(newest.Add(-time.Minute))), nil} {
 		o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Time: at})
 	}
 	want.ChangedAt = newest
-	if diff := cmp.Diff(want, source.ContentOfConfigMap(o)); diff != "" {
+	if diff := cmp.Diff(want, content.OfConfigMap(o)); diff != "" {
 		t.Errorf("content (-want +got):\n%s", diff)
 	}
 }
@@ -171,11 +172,11 @@ func TestAcquireWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no token")
 	c := source.New(source.Config{
-		Client:  func(access.Identity) (rest.Interface, error) { return nil, cause },
+		Client:  func(identity.Identity) (rest.Interface, error) { return nil, cause },
 		Types:   newFront(t).types,
 		Changed: func(source.Key) { t.Error("Changed was called") },
 	})
-	key := source.Key{Identity: access.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: cert}
+	key := source.Key{Identity: identity.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: cert}
 	release, err := c.Acquire(key)
 	const want = "acquire secret default/cert as serviceaccount default/runner: no token"
 	if release != nil || !errors.Is(err, cause) || err.Error() != want {

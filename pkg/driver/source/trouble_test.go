@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 func forbidden() error {
@@ -72,7 +72,7 @@ func TestTroubleKeepsTheContent(t *testing.T) {
 
 // TestAReleaseEndsEverything that happens for an object, at once, also for the watchdog: the bench waits for the rest.
 func TestAReleaseEndsEverything(t *testing.T) {
-	each(t, access.Driver(), map[string]func(b *bench){
+	each(t, identity.Driver(), map[string]func(b *bench){
 		"while it is retried":     func(b *bench) { b.answer(unavailable(), unavailable()) },
 		"while it is polled":      (*bench).onlyGets,
 		"while it is reopened":    func(b *bench) { time.AfterFunc(time.Minute, b.cluster.hangUp) },

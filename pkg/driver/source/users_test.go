@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -43,14 +43,14 @@ func TestUsersShareAWatch(t *testing.T) {
 // TestIdentitiesDoNotShare a watch, nor a client.
 func TestIdentitiesDoNotShare(t *testing.T) {
 	bubble(t, func(b *bench) {
-		pods := access.Of(runner)
-		for _, id := range []access.Identity{access.Driver(), pods} {
+		pods := identity.Of(runner)
+		for _, id := range []identity.Identity{identity.Driver(), pods} {
 			b.id = id
 			b.acquire(web)
 			b.settle()
 		}
 		b.wantWatches(web, 2, 2)
-		if diff := cmp.Diff([]access.Identity{access.Driver(), pods}, b.clients); diff != "" {
+		if diff := cmp.Diff([]identity.Identity{identity.Driver(), pods}, b.clients); diff != "" {
 			t.Errorf("clients asked for (-want +got):\n%s", diff)
 		}
 	})
@@ -58,7 +58,7 @@ func TestIdentitiesDoNotShare(t *testing.T) {
 
 // TestNothingIsReadBeforeRun, and then only what still has users.
 func TestNothingIsReadBeforeRun(t *testing.T) {
-	early(t, access.Driver(), recheck, func(b *bench) {
+	early(t, identity.Driver(), recheck, func(b *bench) {
 		b.acquire(other)()
 		b.acquire(web)
 		b.wantAfter(time.Hour, known{}, 0)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 )
 
 // Where bookmarks are sent, a watch counts as dead after 160 to 184 s without a sign; it is
@@ -150,7 +150,7 @@ func TestWithoutBookmarks(t *testing.T) {
 // version that does not exist yet. Its server sends nothing until then.
 func TestAWatchFromTheFuture(t *testing.T) {
 	t.Parallel()
-	for name, id := range map[string]access.Identity{"the driver's": access.Driver(), "a pod's": access.Of(runner)} {
+	for name, id := range map[string]identity.Identity{"the driver's": identity.Driver(), "a pod's": identity.Of(runner)} {
 		t.Run(name, func(t *testing.T) {
 			bubbleWith(t, id, 2*time.Minute, func(b *bench) {
 				b.putMap(configMap(web, "1"))
@@ -175,7 +175,7 @@ func TestAWatchFromTheFuture(t *testing.T) {
 
 // TestAWatchThatWasLongInComing lasts as long as others: its server counts from its answer.
 func TestAWatchThatWasLongInComing(t *testing.T) {
-	bubbleWith(t, access.Of(runner), 2*time.Minute, func(b *bench) {
+	bubbleWith(t, identity.Of(runner), 2*time.Minute, func(b *bench) {
 		answer := b.holdWatches()
 		defer answer()
 		defer b.acquire(web)()

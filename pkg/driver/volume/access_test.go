@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -40,14 +41,14 @@ func sources(list string, more ...string) map[string]string {
 func TestWhoReadsASource(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		secrets access.Reader
+		secrets identity.Reader
 		ref     api.Ref
-		want    access.Identity
+		want    identity.Identity
 	}{
-		"a Secret of the pod's namespace by the pod":            {access.ByPod, tls, access.Of(app)},
-		"a Secret of the pod's namespace by the driver":         {access.ByDriver, tls, access.Driver()},
-		"a Secret of another namespace by the pod":              {access.ByPod, shared, access.Of(app)},
-		"a Secret of another namespace, which the driver reads": {access.ByDriver, shared, access.OnBehalf(app)},
+		"a Secret of the pod's namespace by the pod":            {identity.ByPod, tls, identity.Of(app)},
+		"a Secret of the pod's namespace by the driver":         {identity.ByDriver, tls, identity.Driver()},
+		"a Secret of another namespace by the pod":              {identity.ByPod, shared, identity.Of(app)},
+		"a Secret of another namespace, which the driver reads": {identity.ByDriver, shared, identity.OnBehalf(app)},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
@@ -70,20 +71,20 @@ func TestWhoReadsASource(t *testing.T) {
 func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 	t.Parallel()
 	unauthorized := apierrors.NewUnauthorized("Unauthorized")
-	review := &access.ReviewError{Identity: access.OnBehalf(app), Ref: shared, Cause: forbidden(shared)}
+	review := &access.ReviewError{Identity: identity.OnBehalf(app), Ref: shared, Cause: forbidden(shared)}
 	tests := map[string]struct {
-		secrets access.Reader
+		secrets identity.Reader
 		err     error
 		want    string
 	}{
 		"the pod's token is not valid": {
-			access.ByPod, unauthorized, "Unauthorized: the token of serviceaccount default/default is not valid, because the pod that it is " +
+			identity.ByPod, unauthorized, "Unauthorized: the token of serviceaccount default/default is not valid, because the pod that it is " +
 				"bound to or the service account is gone; the kubelet brings another one while both exist",
 		},
-		"no token is held":                  {access.ByPod, access.ErrNoToken, "there is no valid token"},
-		"the driver's token is not valid":   {access.ByDriver, unauthorized, "Unauthorized"},
-		"the driver may not ask for access": {access.ByDriver, review, review.Error()},
-		"the driver may not read for a pod": {access.ByDriver, errors.New("the pod may get it, but the driver may not"), "the pod may get it, but the driver may not"},
+		"no token is held":                  {identity.ByPod, access.ErrNoToken, "there is no valid token"},
+		"the driver's token is not valid":   {identity.ByDriver, unauthorized, "Unauthorized"},
+		"the driver may not ask for access": {identity.ByDriver, review, review.Error()},
+		"the driver may not read for a pod": {identity.ByDriver, errors.New("the pod may get it, but the driver may not"), "the pod may get it, but the driver may not"},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
@@ -129,11 +130,11 @@ func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
 		"the API server is out to lunch":           apierrors.NewServiceUnavailable("out to lunch"),
 		"the token is not taken":                   apierrors.NewUnauthorized("Unauthorized"),
 		"there is no token":                        access.ErrNoToken,
-		"the right of the account cannot be asked": &access.ReviewError{Identity: access.OnBehalf(app), Ref: shared, Cause: errAway},
+		"the right of the account cannot be asked": &access.ReviewError{Identity: identity.OnBehalf(app), Ref: shared, Cause: errAway},
 	}
 	for name, cause := range causes {
 		t.Run(name, func(t *testing.T) {
-			eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
+			eachDenial(t, func(n *node, reader identity.Identity, onDelete api.OnDelete) {
 				n.cluster.set(shared, "key", "k1")
 				d := n.start()
 				r, late := n.request("config", secret(shared)), n.request("late", secret(shared, api.KeyOnDelete, string(onDelete)))
@@ -184,7 +185,7 @@ func TestANewcomerIsServedWhatTheDriverHolds(t *testing.T) {
 // polling returns the Event about a source of another namespace that the pod's service account may get and not watch.
 func polling(ref api.Ref) string {
 	return `Polling: volume "config": ` + ref.String() + " is read about twice a minute, because serviceaccount default/default " +
-		"may get it but not watch it; to have changes at once, apply:\n" + access.Grant(access.Of(app), ref)
+		"may get it but not watch it; to have changes at once, apply:\n" + identity.Grant(identity.Of(app), ref)
 }
 
 const projected = `Projected: volume "config": a change of the sources is in the files`
@@ -193,7 +194,7 @@ const projected = `Projected: volume "config": a change of the sources is in the
 // resyncs add no Event. The next run of the driver writes the Event once more.
 func TestAPolledSourceIsToldOnce(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = access.ByPod
+		n.secrets = identity.ByPod
 		n.cluster.set(shared, "key", "k1")
 		n.cluster.poll(shared)
 		d, r := n.live(secret(shared))
@@ -220,7 +221,7 @@ func TestAPolledSourceIsToldOnce(t *testing.T) {
 // polled.
 func TestEachPolledSourceIsTold(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = access.ByPod
+		n.secrets = identity.ByPod
 		roots := api.Ref{Kind: api.ConfigMap, Namespace: "certs", Name: "roots"}
 		for _, ref := range []api.Ref{web, tls, shared, roots} {
 			n.cluster.set(ref, ref.Namespace+"-"+ref.Name+"-"+ref.Kind.Resource(), "1")
@@ -268,7 +269,7 @@ func TestAPolledSourceOfTheDrivers(t *testing.T) {
 // TestAPolledSourceThatIsReadOnceIsNotTold: a volume that never updates does not poll it.
 func TestAPolledSourceThatIsReadOnceIsNotTold(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = access.ByPod
+		n.secrets = identity.ByPod
 		n.cluster.set(shared, "key", "k1")
 		n.cluster.poll(shared)
 		_, r := n.live(secret(shared, api.KeyUpdatePolicy, string(api.UpdateNever)))
@@ -281,7 +282,7 @@ func TestAPolledSourceThatIsReadOnceIsNotTold(t *testing.T) {
 // TestATokenIsHeldAsLongAsItsVolume: no longer, because its pod is gone then, and no less, because the volume is updated.
 func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.maps = access.ByPod
+		n.maps = identity.ByPod
 		d, r := n.ready()
 		want := func(want access.Token, when string) {
 			n.Helper()
@@ -320,11 +321,11 @@ func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
 	t.Parallel()
 	tests := map[api.UpdatePolicy]struct {
-		maps  access.Reader
+		maps  identity.Reader
 		first int // How many tokens are held for the first read.
 	}{
-		api.UpdateAtomic: {access.ByDriver, 0},
-		api.UpdateNever:  {access.ByPod, 1},
+		api.UpdateAtomic: {identity.ByDriver, 0},
+		api.UpdateNever:  {identity.ByPod, 1},
 	}
 	for policy, tt := range tests {
 		bubbleCase(t, string(policy), func(n *node) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
@@ -69,7 +70,7 @@ func benchmark(b *testing.B) (*volume.Manager, *still, *counting, func(i int) st
 	}
 	object, seen := &still{}, &counting{}
 	object.edit(0)
-	n := &node{dir: dir, secrets: access.ByDriver, maps: access.ByDriver, T: new(testing.T)}
+	n := &node{dir: dir, secrets: identity.ByDriver, maps: identity.ByDriver, T: new(testing.T)}
 	mounts := volumefs.New(volumefs.Config{Root: dir, Source: "csi.test"})
 	m := volume.New(volume.Config{
 		Sources: object, Authority: n.authority(), Tokens: &n.tokens, Records: records, EarlierRecords: records,
@@ -112,7 +113,7 @@ func BenchmarkUpdate(b *testing.B) {
 				b.StartTimer()
 				object.edit(version)
 				seen.written.Add(volumes)
-				m.Changed(source.Key{Identity: access.Driver(), Ref: web})
+				m.Changed(source.Key{Identity: identity.Driver(), Ref: web})
 				seen.written.Wait()
 			}
 		})

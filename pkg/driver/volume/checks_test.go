@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
@@ -193,4 +194,4 @@ func (n *node) wantTold(want ...string) {
 	wantSame(n, "Events", want, n.seen.told())
 }
 
-func keyOf(ref api.Ref) source.Key { return source.Key{Identity: access.Driver(), Ref: ref} }
+func keyOf(ref api.Ref) source.Key { return source.Key{Identity: identity.Driver(), Ref: ref} }

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
@@ -96,7 +96,7 @@ func (c *cluster) answer(key source.Key, w *watched) {
 func (c *cluster) bringLocked(key source.Key, w *watched) {
 	if err := cmp.Or(c.errs[key.Ref], c.denied[key]); err != nil {
 		// What the driver may not read on its own behalf was taken from nobody.
-		w.now.Err, w.now.Revoked = err, apierrors.IsForbidden(err) && !c.doubted[key.Ref] && key.Identity != access.Driver()
+		w.now.Err, w.now.Revoked = err, apierrors.IsForbidden(err) && !c.doubted[key.Ref] && key.Identity != identity.Driver()
 		return
 	}
 	content, found := c.objects[key.Ref]
@@ -168,7 +168,7 @@ func (c *cluster) remove(ref api.Ref) {
 func (c *cluster) fail(ref api.Ref, err error) { c.change(ref, func() { c.errs[ref] = err }) }
 
 // failFor makes an object fail for one of its readers.
-func (c *cluster) failFor(reader access.Identity, ref api.Ref, err error) {
+func (c *cluster) failFor(reader identity.Identity, ref api.Ref, err error) {
 	c.change(ref, func() { c.denied[source.Key{Identity: reader, Ref: ref}] = err })
 }
 

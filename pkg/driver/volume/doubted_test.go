@@ -8,14 +8,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
 // deniedTo is what is said of an object that an identity may not read.
-func deniedTo(id access.Identity, ref api.Ref) string {
-	return fmt.Sprintf("%s cannot be read: %v; to allow it, apply:\n%s", ref, forbidden(ref), access.Grant(id, ref))
+func deniedTo(id identity.Identity, ref api.Ref) string {
+	return fmt.Sprintf("%s cannot be read: %v; to allow it, apply:\n%s", ref, forbidden(ref), identity.Grant(id, ref))
 }
 
 // What is said when the access is lost for good, for each wish.
@@ -34,10 +34,10 @@ func left(onDelete api.OnDelete, a string) map[string]string {
 }
 
 // eachDenial runs a test for everybody to whom an object can be denied, and every wish for what is to be done then.
-func eachDenial(t *testing.T, test func(n *node, reader access.Identity, onDelete api.OnDelete)) {
+func eachDenial(t *testing.T, test func(n *node, reader identity.Identity, onDelete api.OnDelete)) {
 	t.Helper()
 	t.Parallel()
-	readers := map[access.Reader]access.Identity{access.ByPod: access.Of(app), access.ByDriver: access.OnBehalf(app)}
+	readers := map[identity.Reader]identity.Identity{identity.ByPod: identity.Of(app), identity.ByDriver: identity.OnBehalf(app)}
 	for secrets, reader := range readers {
 		for onDelete := range lost {
 			bubbleCase(t, reader.String()+", "+string(onDelete), func(n *node) {
@@ -63,7 +63,7 @@ func (n *node) publishedShared(onDelete api.OnDelete) (*driver, state.Record) {
 // them, the pod gets no Event, and condition and status show the denial. If the server allows the read again, the pod never
 // gets an Event. If the denial lasts, the files follow `onDelete`, and the pod gets one Event.
 func TestADenialIsDoubtedAtFirst(t *testing.T) {
-	eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
+	eachDenial(t, func(n *node, reader identity.Identity, onDelete api.OnDelete) {
 		d, r := n.publishedShared(onDelete)
 		problem := deniedTo(reader, shared)
 		both := map[string]string{"a": "1", "key": "k1"}
@@ -106,7 +106,7 @@ func TestADenialIsDoubtedAtFirst(t *testing.T) {
 // TestADoubtOverARestart begins anew: the next run of the driver knows the source only from its files, and they stay until
 // it has a reason of its own. It removes what an earlier run has not, and leaves removed what that has.
 func TestADoubtOverARestart(t *testing.T) {
-	eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
+	eachDenial(t, func(n *node, reader identity.Identity, onDelete api.OnDelete) {
 		d, r := n.publishedShared(onDelete)
 		n.cluster.doubt(shared)
 		n.cluster.fail(shared, forbidden(shared))
@@ -169,13 +169,13 @@ func (n *node) wantLastTold(want string) {
 // TestLostAccessIsToldBesideOtherTrouble, whichever source comes first.
 func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = access.ByPod
+		n.secrets = identity.ByPod
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k")
 		_, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}"))
 		n.cluster.fail(web, apierrors.NewServiceUnavailable("out to lunch"))
 		n.fail(tls, forbidden(tls))
-		n.wantProblem(r, deniedTo(access.Of(app), tls))
+		n.wantProblem(r, deniedTo(identity.Of(app), tls))
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
 	})
 }
@@ -185,7 +185,7 @@ func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 // Event.
 func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = access.ByPod
+		n.secrets = identity.ByPod
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k")
 		d, r := n.live(sources("{configMap: {name: web, items: [{key: a, path: a}]}}, {secret: {name: tls}}",
@@ -193,7 +193,7 @@ func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 		n.seen.forget()
 		n.set(web, "b", "1")
 		const missing = "configmap references non-existent config key: a"
-		denied := deniedTo(access.Of(app), tls)
+		denied := deniedTo(identity.Of(app), tls)
 		n.fail(tls, forbidden(tls))
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
 		both := "[" + denied + ", " + missing + "]"

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
@@ -151,10 +151,10 @@ func (e *unreadError) Error() string {
 func (e *unreadError) remedy() string {
 	id := e.key.Identity
 	switch {
-	case id == access.Driver():
+	case id == identity.Driver():
 		return ""
 	case apierrors.IsForbidden(e.err):
-		return "; to allow it, apply:\n" + access.Grant(id, e.key.Ref)
+		return "; to allow it, apply:\n" + identity.Grant(id, e.key.Ref)
 	case apierrors.IsUnauthorized(e.err) && !id.ByDriver: // Else it is the driver's own token.
 		return fmt.Sprintf(": the token of %s is not valid, because the pod that it is bound to or the service account is gone; "+
 			"the kubelet brings another one while both exist", id)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
@@ -67,7 +68,7 @@ type costs struct{ written, unchanged, looked uint64 }
 // on a busy machine the workers get into each other's way.
 func (d *driver) leastCosts(keys int, most costs) costs {
 	const times, more = 20, 200
-	key := source.Key{Identity: access.Driver(), Ref: web}
+	key := source.Key{Identity: identity.Driver(), Ref: web}
 	least := costs{^uint64(0), ^uint64(0), ^uint64(0)}
 	for version := 0; version < times || version < more && least.exceeds(most); version++ {
 		d.n.edit(keys, version)

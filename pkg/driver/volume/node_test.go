@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -52,8 +53,8 @@ type node struct {
 	cluster *cluster
 	seen    *reporter
 	tokens  tokens
-	secrets access.Reader // Who reads Secrets, and what is in other namespaces.
-	maps    access.Reader // Who reads ConfigMaps.
+	secrets identity.Reader // Who reads Secrets, and what is in other namespaces.
+	maps    identity.Reader // Who reads ConfigMaps.
 	logs    ktesting.Buffer
 	ctx     context.Context // Carries the logger.
 	driver  *driver         // The latest.
@@ -119,7 +120,7 @@ func newNode(t *testing.T) *node {
 	}
 	n := &node{
 		T: t, dir: dir, faults: newFaults(), cluster: newCluster(), seen: &reporter{},
-		secrets: access.ByDriver, maps: access.ByDriver, logs: sink.GetBuffer(), ctx: klog.NewContext(t.Context(), logger),
+		secrets: identity.ByDriver, maps: identity.ByDriver, logs: sink.GetBuffer(), ctx: klog.NewContext(t.Context(), logger),
 	}
 	n.records = &records{Store: store, faults: n.faults}
 	n.mounts = &faultyMounts{
@@ -220,7 +221,7 @@ func (n *node) build(options ...func(*volume.Config)) *driver {
 func (n *node) authority() *access.Authority {
 	n.Helper()
 	a, err := access.New(access.Config{
-		Server: &rest.Config{Host: "https://localhost"}, ConfigMaps: n.maps, Secrets: n.secrets,
+		Server: &rest.Config{Host: "https://localhost"}, Readers: identity.Readers{ConfigMaps: n.maps, Secrets: n.secrets},
 	})
 	n.must(err)
 	return a

@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -78,12 +78,12 @@ func howToWatch(key source.Key) string {
 	if !isReadByPod(key) {
 		return "add the verbs list and watch to the driver's ClusterRole"
 	}
-	return "apply:\n" + access.Grant(key.Identity, key.Ref)
+	return "apply:\n" + identity.Grant(key.Identity, key.Ref)
 }
 
 // isReadByPod reports whether a source is read with the pod's own credentials.
 func isReadByPod(key source.Key) bool {
-	return key.Identity != access.Driver() && !key.Identity.ByDriver
+	return key.Identity != identity.Driver() && !key.Identity.ByDriver
 }
 
 func (n *node) event(v *volume, reason Reason, format string, args ...any) {

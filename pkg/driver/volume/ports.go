@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
@@ -22,7 +23,7 @@ type Sources interface {
 
 // Authority chooses whose credentials read a source for a pod.
 type Authority interface {
-	Choose(api.Pod, api.Ref) access.Identity
+	Choose(api.Pod, api.Ref) identity.Identity
 }
 
 // Tokens stores the tokens of pods, as long as their volumes exist.

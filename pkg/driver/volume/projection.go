@@ -13,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -96,7 +96,7 @@ func (n *node) newProjection(v *volume, recordSize int) *projection {
 }
 
 // setSpec stores what a volume of the pod asks for, and the readers of its sources.
-func (p *projection) setSpec(pod api.Pod, spec api.Spec, choose func(api.Pod, api.Ref) access.Identity) {
+func (p *projection) setSpec(pod api.Pod, spec api.Spec, choose func(api.Pod, api.Ref) identity.Identity) {
 	p.spec = spec
 	for _, ref := range spec.Refs() {
 		p.keys = append(p.keys, source.Key{Identity: choose(pod, ref), Ref: ref})

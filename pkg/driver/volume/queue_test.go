@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
@@ -57,7 +57,7 @@ func TestGuardReleasedSources(t *testing.T) {
 			refs := n.releaseMany(objects)
 			d := n.start()
 			d.publish(n.request("config", sources(namesOf(refs))))
-			key := source.Key{Identity: access.Driver(), Ref: refs[0]}
+			key := source.Key{Identity: identity.Driver(), Ref: refs[0]}
 			cost[objects] = ^uint64(0)
 			for range 5 {
 				cost[objects] = min(cost[objects], allocations(func() { d.Changed(key); synctest.Wait() }))

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -43,7 +44,7 @@ func TestRepeatSucceeds(t *testing.T) {
 	}
 	for name, tt := range happenings {
 		bubbleCase(t, name, func(n *node) {
-			n.maps = access.ByPod // Whose access can be revoked.
+			n.maps = identity.ByPod // Whose access can be revoked.
 			d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
 			if tt.happen(n); tt.isRestart {
 				d = d.restart()

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
@@ -222,7 +223,7 @@ func TestFilesThatMustGoDoNotWaitForRoom(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
 		bubbleCase(t, policy, func(n *node) {
-			n.secrets = access.ByPod
+			n.secrets = identity.ByPod
 			n.cluster.set(web, "a", strings.Repeat("x", 100_000))
 			n.cluster.set(tls, "key", "k")
 			room, option := limited(4 << 20)
@@ -233,7 +234,7 @@ func TestFilesThatMustGoDoNotWaitForRoom(t *testing.T) {
 			others.Force(room.Limit() - room.Used())
 			n.fail(tls, forbidden(tls))
 			n.wantFiles(r, map[string]string{"a": strings.Repeat("x", 100_000)})
-			n.wantTold(lost[api.OnDeleteRemove] + deniedTo(access.Of(app), tls))
+			n.wantTold(lost[api.OnDeleteRemove] + deniedTo(identity.Of(app), tls))
 		})
 	}
 }

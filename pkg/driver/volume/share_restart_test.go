@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -78,14 +79,14 @@ func TestOtherReadersAfterARestart(t *testing.T) {
 		d.stop()
 		second.Pod.ServiceAccount = "other"
 		n.must(n.records.Store.Put(second))
-		n.maps = access.ByPod
+		n.maps = identity.ByPod
 		n.start()
 		pass(settling)
 		wantSame(n, "users of sources", map[api.Ref]int{web: 2}, n.cluster.users())
 		n.set(web, "a", "2")
 		n.wantFiles(first, map[string]string{"a": "2"})
 		n.wantFiles(second, map[string]string{"a": "2"})
-		n.cluster.failFor(access.Of(second.Pod), web, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, web.Name, errors.New("no")))
+		n.cluster.failFor(identity.Of(second.Pod), web, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, web.Name, errors.New("no")))
 		n.set(web, "a", "3")
 		n.wantFiles(first, map[string]string{"a": "2"})
 		n.wantFiles(second, map[string]string{"a": "2"})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -177,7 +178,7 @@ func TestVolumesThatMustNotShare(t *testing.T) {
 	tests := map[string]struct {
 		attributes map[string]string // Of the first volume.
 		differ     func(second *state.Record)
-		maps       access.Reader // Who reads ConfigMaps; the driver if empty.
+		maps       identity.Reader // Who reads ConfigMaps; the driver if empty.
 		areShared  bool
 	}{
 		"another mode":         {attributes: plain, differ: with(api.KeyDefaultMode, "0600")},
@@ -196,8 +197,8 @@ func TestVolumesThatMustNotShare(t *testing.T) {
 		"another namespace of the pod":                               {attributes: secret(shared), differ: namespace},
 		"another service account that reads":                         {attributes: secret(shared), differ: account},
 		"another service account, a Secret that the driver reads":    {attributes: own, differ: account},
-		"another service account, which reads a ConfigMap":           {attributes: plain, differ: account, maps: access.ByPod},
-		"another service account, a ConfigMap that the driver reads": {attributes: plain, differ: account, maps: access.ByDriver},
+		"another service account, which reads a ConfigMap":           {attributes: plain, differ: account, maps: identity.ByPod},
+		"another service account, a ConfigMap that the driver reads": {attributes: plain, differ: account, maps: identity.ByDriver},
 		"nothing": {attributes: plain, differ: equal, areShared: true},
 	}
 	for name, tt := range tests {

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -38,7 +38,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 			kind:  volume.Missing, problem: `configmap "web" not found`, delay: absence, reason: volume.ReasonSourceMissing,
 		},
 		"access is revoked": {
-			err: forbidden(web), kind: volume.Denied, problem: deniedTo(access.Of(app), web), reason: volume.ReasonAccessLost,
+			err: forbidden(web), kind: volume.Denied, problem: deniedTo(identity.Of(app), web), reason: volume.ReasonAccessLost,
 		},
 		"the API server is away": {
 			err: errAway, kind: volume.NotReady, problem: "configmap default/web cannot be read: connection refused",
@@ -53,7 +53,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
-			n.maps = access.ByPod
+			n.maps = identity.ByPod
 			d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
 			before, began := n.version(web), time.Now()
 			problem := strings.Replace(tt.problem, "%s", r.TargetPath, 1)

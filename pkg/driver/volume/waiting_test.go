@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -198,7 +199,7 @@ func many(count int) (refs []api.Ref, attributes map[string]string) {
 // TestARefusalOfManySourcesIsShort: it is said to the kubelet, on the pod and in the log, each time.
 func TestARefusalOfManySourcesIsShort(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = access.ByPod
+		n.secrets = identity.ByPod
 		refs, attributes := many(500)
 		for _, ref := range refs {
 			n.cluster.errs[ref] = forbidden(ref)
@@ -208,7 +209,7 @@ func TestARefusalOfManySourcesIsShort(t *testing.T) {
 		if len(text) > 32<<10 {
 			n.Errorf("Publish() says %d bytes, want some KiB", len(text))
 		}
-		for _, want := range []string{deniedTo(access.Of(app), refs[0]), "490 more cannot be read"} {
+		for _, want := range []string{deniedTo(identity.Of(app), refs[0]), "490 more cannot be read"} {
 			if !strings.Contains(text, want) {
 				n.Errorf("Publish() = %q, want it to say %q", text, want)
 			}

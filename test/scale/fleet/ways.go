@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
@@ -46,7 +46,7 @@ func (n *node) acquire(config *rest.Config, refs []api.Ref) error {
 	c := n.crowd
 	c.wg.Go(func() { _ = sources.Run(c.ctx) }) // It always returns nil.
 	for _, ref := range refs {
-		release, err := sources.Acquire(source.Key{Identity: access.Driver(), Ref: ref})
+		release, err := sources.Acquire(source.Key{Identity: identity.Driver(), Ref: ref})
 		if err != nil {
 			return err
 		}
@@ -67,10 +67,10 @@ func (n *node) newCache(config *rest.Config, changed func(source.Key)) (*source.
 		return nil, err
 	}
 	return source.New(source.Config{
-		Client:  func(access.Identity) (rest.Interface, error) { return client, nil },
+		Client:  func(identity.Identity) (rest.Interface, error) { return client, nil },
 		Types:   types,
-		Allow:   func(context.Context, access.Identity, api.Ref) error { return nil },
-		Denies:  func(context.Context, access.Identity, api.Ref) (bool, error) { return false, nil },
+		Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
+		Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return false, nil },
 		Changed: changed,
 		Recheck: recheck,
 		Room:    budget.New(math.MaxInt64 / 2).Part(func(int64) {}),

@@ -1,13 +1,17 @@
-// Package cluster asks the API server about workloads: the versions of objects, revisions, the
-// rollout, pods and Events.
+// Package observe finds out what is known of pods at one time: where they show ConfigMaps and
+// Secrets, what the drivers of their nodes report, which versions the API server has, and what
+// Events and rollouts explain. Commands print it.
 //
-// It does not know what commands print of that. The drivers of nodes are asked by pkg/cli/nodes.
-package cluster
+// It does not know what commands print. The drivers of nodes are asked by pkg/cli/nodes, and
+// pkg/cli/versions decides what a pod has.
+package observe
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,12 +26,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/content"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 
@@ -79,9 +83,66 @@ type Found struct {
 	IsCopied bool
 }
 
-// Versions reads the objects of places, each once and a few at a time. The nodes were asked before:
-// what they have cannot be newer. Only of objects of which pods have copies it reads the content.
-func (c *Cluster) Versions(ctx context.Context, places []versions.Place, answers map[string]nodes.Answer) map[api.Ref]Found {
+// Observation is what is known of the pods of workloads at one time.
+type Observation struct {
+	// Answers are those of the drivers, by node.
+	Answers map[string]nodes.Answer
+	// Objects are those that templates and pods show.
+	Objects map[api.Ref]Found
+}
+
+// Observe asks the nodes of pods and then the API server, in this order: what a node has cannot be
+// newer than what is asked for later. Nodes whose answers are known are not asked again.
+func (c *Cluster) Observe(ctx context.Context, workloads []*Workload, known map[string]nodes.Answer) Observation {
+	answers := c.Ask(ctx, workloads, known)
+	var places []versions.Place
+	for _, w := range workloads {
+		places = append(places, w.All()...)
+	}
+	reports := slices.AppendSeq(slices.Collect(maps.Values(known)), maps.Values(answers))
+	return Observation{Answers: answers, Objects: c.versions(ctx, places, reports)}
+}
+
+// Ask asks the nodes of pods that have volumes, and returns the answers of these nodes.
+func (c *Cluster) Ask(
+	ctx context.Context, workloads []*Workload, known map[string]nodes.Answer,
+) map[string]nodes.Answer {
+	answers := map[string]nodes.Answer{}
+	var unknown []string
+	for _, node := range nodesOf(workloads) {
+		answer, isKnown := known[node]
+		if answers[node] = answer; !isKnown {
+			unknown = append(unknown, node)
+		}
+	}
+	maps.Copy(answers, c.Drivers.Reports(ctx, unknown))
+	return answers
+}
+
+// Judge returns what a pod of a workload has in a place.
+func (o Observation) Judge(w *Workload, pod *Pod, place versions.Place) versions.Verdict {
+	return pod.On(o.Answers[pod.Spec.NodeName]).Judge(place, o.Wish(w, place))
+}
+
+// Wish is what the pods of a workload should have in a place. Where it is not known which copy that
+// is, it is the one of the template.
+func (o Observation) Wish(w *Workload, place versions.Place) versions.Now {
+	now := o.Objects[place.Object].Now
+	isIt := func(p versions.Place) bool { return p.IsCopy() && p.Volume == place.Volume && p.Object == place.Object }
+	switch at := slices.IndexFunc(w.Newest, isIt); {
+	case !place.IsCopy():
+		now.Copies = nil
+	case len(now.Copies) == 0 && w.Pod == nil && at >= 0:
+		now.Copies = []string{w.Newest[at].Names.Name}
+	}
+	return now
+}
+
+// versions reads the objects of places, each once and a few at a time. Only of objects of which
+// pods have copies it reads the content.
+func (c *Cluster) versions(
+	ctx context.Context, places []versions.Place, answers []nodes.Answer,
+) map[api.Ref]Found {
 	found := map[api.Ref]Found{}
 	var reports []statusz.Report
 	for _, answer := range answers {
@@ -197,16 +258,16 @@ func (o *Objects) Of(ctx context.Context, ref api.Ref) Object {
 func Get(ctx context.Context, client kubernetes.Interface, ref api.Ref) Object {
 	if ref.Kind == api.Secret {
 		secret, err := client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-		return objectOf(secret, err, source.ContentOfSecret)
+		return objectOf(secret, err, content.OfSecret)
 	}
 	configMap, err := client.CoreV1().ConfigMaps(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	return objectOf(configMap, err, source.ContentOfConfigMap)
+	return objectOf(configMap, err, content.OfConfigMap)
 }
 
 func objectOf[O interface {
 	copies.Object
 	metav1.Object
-}](object O, err error, content func(O) api.Content,
+}](object O, err error, contentOf func(O) api.Content,
 ) Object {
 	switch {
 	case apierrors.IsNotFound(err):
@@ -216,7 +277,7 @@ func objectOf[O interface {
 	}
 	digest := copies.DigestOf(object)
 	return Object{
-		Object: object, Content: content(object),
+		Object: object, Content: contentOf(object),
 		CopyName: copies.Name(object.GetName(), digest), Verified: copies.Verify(object, digest),
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -137,11 +137,11 @@ func (c *Selector) belongs(ctx context.Context, pod *corev1.Pod) (bool, error) {
 
 // AsCreated returns the spec that new pods of a template have. A policy of the API server may have
 // made volumes of the template volumes of the driver: the newest pod shows which.
-func AsCreated(template *corev1.PodSpec, pods []*corev1.Pod, driver string) *corev1.PodSpec {
+func AsCreated(template *corev1.PodSpec, pods []*Pod, driver string) *corev1.PodSpec {
 	if len(pods) == 0 {
 		return template
 	}
-	newest := slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	newest := slices.MaxFunc(pods, func(a, b *Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	created := template.DeepCopy()
 	for i, v := range created.Volumes {
 		at := slices.IndexFunc(newest.Spec.Volumes, func(has corev1.Volume) bool {

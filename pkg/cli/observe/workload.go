@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
@@ -22,21 +23,38 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// WorkloadPods is a workload and its pods at one time.
-type WorkloadPods struct {
+// Pod is a pod, and where it shows objects.
+type Pod struct {
+	*corev1.Pod
+
+	Places []versions.Place
+	// AsksNode is true if the driver of its node knows something of it.
+	AsksNode bool
+}
+
+// On is the pod as an answer of its node shows it.
+func (p *Pod) On(answer nodes.Answer) versions.Pod {
+	pod := versions.Pod{UID: string(p.UID)}
+	if answer.Err == nil && answer.Report.SchemaVersion > 0 {
+		pod.Report = &answer.Report
+	}
+	return pod
+}
+
+// Workload is a workload and its pods at one time.
+type Workload struct {
 	*Selector
 
-	Name    string
-	Pods    []*corev1.Pod
+	Name string
+	// Running are the pods whose containers may run, and Pending counts those that wait for that.
+	Running []*Pod
 	Pending int
 	// Waiting are pods on nodes whose containers do not run, and which have volumes of liveconfig.
-	Waiting []*corev1.Pod
+	Waiting []*Pod
 	// Mounts explains why the kubelet could not mount volumes.
 	Mounts Mounts
 	// State is that of the rollout of the config.
 	State state.State
-	// Places are those of each pod, by UID.
-	Places map[string][]versions.Place
 	// Newest are the places of the template.
 	Newest []versions.Place
 
@@ -50,7 +68,7 @@ type WorkloadPods struct {
 
 // FindPods finds the pods of a workload and where they show the objects, or every object if objects
 // is empty. It may return an error with what it found all the same.
-func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []trigger.Object) (*WorkloadPods, error) {
+func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []trigger.Object) (*Workload, error) {
 	selector, err := NewSelector(c.Client, w)
 	if err != nil {
 		return nil, err
@@ -59,39 +77,43 @@ func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []
 	if err != nil {
 		return nil, err
 	}
-	t := c.newWorkloadPods(selector, all, objects)
+	t := c.newWorkload(selector, all, objects)
 	t.Newest = t.look(w.Template.Annotations, &w.Template.Spec)
 	t.State = c.RolloutState(ctx, w.Object)
 	t.Mounts = c.FailedMounts(ctx, w.Meta.Namespace, t.Waiting)
 	return t, t.mistakes()
 }
 
-func (c *Cluster) newWorkloadPods(selector *Selector, all []*corev1.Pod, objects []trigger.Object) *WorkloadPods {
+func (c *Cluster) newWorkload(selector *Selector, all []*corev1.Pod, objects []trigger.Object) *Workload {
 	running, waiting := Running(all)
-	t := &WorkloadPods{
-		Selector: selector, Pods: running, Pending: len(waiting), Places: map[string][]versions.Place{},
-		driver: c.Driver, objects: objects, unread: map[string]bool{}, shown: map[string]bool{},
+	t := &Workload{
+		Selector: selector, Pending: len(waiting), driver: c.Driver, objects: objects, unread: map[string]bool{}, shown: map[string]bool{},
 	}
 	for _, pod := range running {
-		t.Places[string(pod.UID)] = t.look(pod.Annotations, &pod.Spec)
+		t.Running = append(t.Running, t.pod(pod))
 	}
 	for _, pod := range waiting {
 		if pod.Spec.NodeName == "" {
 			continue
 		}
-		if places := t.look(pod.Annotations, &pod.Spec); hasVolume(places) {
-			t.Places[string(pod.UID)] = places
-			t.Waiting = append(t.Waiting, pod)
+		if next := t.pod(pod); next.AsksNode {
+			t.Waiting = append(t.Waiting, next)
 		}
 	}
 	return t
 }
 
-func hasVolume(places []versions.Place) bool {
+func (t *Workload) pod(pod *corev1.Pod) *Pod {
+	places := t.look(pod.Annotations, &pod.Spec)
+	return &Pod{Pod: pod, Places: places, AsksNode: HasVolume(places)}
+}
+
+// HasVolume reports whether a place is in a volume of liveconfig.
+func HasVolume(places []versions.Place) bool {
 	return slices.ContainsFunc(places, func(p versions.Place) bool { return p.Volume != "" })
 }
 
-func (t *WorkloadPods) look(annotations map[string]string, spec *corev1.PodSpec) []versions.Place {
+func (t *Workload) look(annotations map[string]string, spec *corev1.PodSpec) []versions.Place {
 	places, err := versions.Places(annotations, spec, t.Meta.Namespace, t.driver)
 	if err != nil {
 		t.unread[err.Error()] = true
@@ -104,7 +126,7 @@ func (t *WorkloadPods) look(annotations map[string]string, spec *corev1.PodSpec)
 
 // mistakes returns the mistakes of the pods: places that cannot be read, and objects that no volume
 // shows.
-func (t *WorkloadPods) mistakes() error {
+func (t *Workload) mistakes() error {
 	var errs []error
 	for _, text := range slices.Sorted(maps.Keys(t.unread)) {
 		errs = append(errs, errors.New(text))
@@ -137,12 +159,11 @@ func edited(p versions.Place) trigger.Object {
 	return trigger.Object{Kind: p.Object.Kind, Name: p.Object.Name}
 }
 
-// NodesOf returns the nodes that have to be asked.
-func NodesOf(workloads []*WorkloadPods) []string {
+func nodesOf(workloads []*Workload) []string {
 	names := map[string]bool{}
 	for _, t := range workloads {
-		for _, pod := range slices.Concat(t.Pods, t.Waiting) {
-			if hasVolume(t.Places[string(pod.UID)]) {
+		for _, pod := range slices.Concat(t.Running, t.Waiting) {
+			if pod.AsksNode {
 				names[pod.Spec.NodeName] = true
 			}
 		}
@@ -160,10 +181,10 @@ func Copied(places []versions.Place) map[api.Ref]bool {
 }
 
 // All returns the places of the template and of the pods, in their order and each once.
-func (t *WorkloadPods) All() []versions.Place {
+func (t *Workload) All() []versions.Place {
 	all := slices.Clone(t.Newest)
-	for _, pod := range slices.Concat(t.Pods, t.Waiting) {
-		all = append(all, t.Places[string(pod.UID)]...)
+	for _, pod := range slices.Concat(t.Running, t.Waiting) {
+		all = append(all, pod.Places...)
 	}
 	return Distinct(all)
 }
@@ -248,7 +269,7 @@ func (c *Cluster) excerpt(pod *corev1.Pod) *corev1.Pod {
 
 // FindFleet finds the pods of a scope that show the objects, or any object if objects is empty. The
 // pods of a namespace are one workload. It may return an error with what it found all the same.
-func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects []trigger.Object) ([]*WorkloadPods, error) {
+func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects []trigger.Object) ([]*Workload, error) {
 	all, looked, err := c.Pods(ctx, scope)
 	if err != nil {
 		return nil, err
@@ -263,11 +284,11 @@ func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects 
 	if len(shows) == 0 {
 		return nil, c.nothing(scope, objects, looked)
 	}
-	var fleet []*WorkloadPods
-	var waiting []*corev1.Pod
+	var fleet []*Workload
+	var waiting []*Pod
 	for _, namespace := range slices.Sorted(maps.Keys(shows)) {
 		selector := &Selector{Workload: selection.Workload{Meta: &metav1.ObjectMeta{Namespace: namespace}}}
-		t := c.newWorkloadPods(selector, shows[namespace], objects)
+		t := c.newWorkload(selector, shows[namespace], objects)
 		t.Name = "pods"
 		fleet, waiting = append(fleet, t), append(waiting, t.Waiting...)
 	}
@@ -290,7 +311,7 @@ func (c *Cluster) nothing(scope selection.Scope, objects []trigger.Object, looke
 	return fmt.Errorf("no volume of liveconfig in %s shows %s: %d pods looked at", scope, strings.Join(names, " or "), looked)
 }
 
-func unreadIn(fleet []*WorkloadPods) error {
+func unreadIn(fleet []*Workload) error {
 	var errs []error
 	for _, t := range fleet {
 		for _, text := range slices.Sorted(maps.Keys(t.unread)) {

@@ -1,4 +1,4 @@
-package cluster_test
+package observe_test
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 )
 
 // TestFailedMounts: a pod can wait for volumes of several drivers, and for each the kubelet has another reason.
@@ -34,9 +34,11 @@ func TestFailedMounts(t *testing.T) {
 			LastTimestamp: metav1.NewTime(noon.Add(time.Duration(i) * time.Second)),
 		})
 	}
-	c := &cluster.Cluster{Client: fake.NewClientset(events...)}
-	pods := []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "one"}}, {ObjectMeta: metav1.ObjectMeta{UID: "two"}}}
-	want := cluster.Mounts{
+	c := &observe.Cluster{Client: fake.NewClientset(events...)}
+	pods := []*observe.Pod{
+		{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "one"}}}, {Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "two"}}},
+	}
+	want := observe.Mounts{
 		"one": {
 			"config":   `configmap "app" not found`,
 			"config-2": "you may not; see kubectl liveconfig grant",
@@ -55,26 +57,27 @@ func TestAsCreated(t *testing.T) {
 	csi := func(driver string) corev1.Volume {
 		return corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driver}}}
 	}
-	pod := func(age int64, v corev1.Volume) *corev1.Pod {
+	pod := func(age int64, v corev1.Volume) *observe.Pod {
 		created := metav1.NewTime(time.Unix(1000-age, 0))
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: created}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{v}}}
+		meta, spec := metav1.ObjectMeta{CreationTimestamp: created}, corev1.PodSpec{Volumes: []corev1.Volume{v}}
+		return &observe.Pod{Pod: &corev1.Pod{ObjectMeta: meta, Spec: spec}}
 	}
 	const ours = "csi.liveconfig.internal"
 	edited := csi(ours)
 	edited.CSI.VolumeAttributes = map[string]string{"configMap": "web"}
 	tests := map[string]struct {
 		template corev1.Volume
-		pods     []*corev1.Pod
+		pods     []*observe.Pod
 		want     corev1.Volume
 	}{
 		"no pods":                                    {inTree, nil, inTree},
-		"a converted volume":                         {inTree, []*corev1.Pod{pod(1, csi(ours))}, csi(ours)},
-		"the newest pod counts":                      {inTree, []*corev1.Pod{pod(1, inTree), pod(2, csi(ours))}, inTree},
-		"a volume of another driver":                 {inTree, []*corev1.Pod{pod(1, csi("csi.example.org"))}, inTree},
-		"a template that was edited since, as it is": {edited, []*corev1.Pod{pod(1, csi(ours))}, edited},
+		"a converted volume":                         {inTree, []*observe.Pod{pod(1, csi(ours))}, csi(ours)},
+		"the newest pod counts":                      {inTree, []*observe.Pod{pod(1, inTree), pod(2, csi(ours))}, inTree},
+		"a volume of another driver":                 {inTree, []*observe.Pod{pod(1, csi("csi.example.org"))}, inTree},
+		"a template that was edited since, as it is": {edited, []*observe.Pod{pod(1, csi(ours))}, edited},
 	}
 	for name, test := range tests {
-		got := cluster.AsCreated(&corev1.PodSpec{Volumes: []corev1.Volume{test.template}}, test.pods, ours)
+		got := observe.AsCreated(&corev1.PodSpec{Volumes: []corev1.Volume{test.template}}, test.pods, ours)
 		if diff := cmp.Diff([]corev1.Volume{test.want}, got.Volumes); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

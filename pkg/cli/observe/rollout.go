@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"cmp"
@@ -106,7 +106,7 @@ type Mounts map[string]map[string]string
 
 // FailedMounts returns why the kubelet could not mount volumes of pods. The namespace is empty for
 // all namespaces.
-func (c *Cluster) FailedMounts(ctx context.Context, namespace string, pods []*corev1.Pod) Mounts {
+func (c *Cluster) FailedMounts(ctx context.Context, namespace string, pods []*Pod) Mounts {
 	reasons := Mounts{}
 	if len(pods) == 0 {
 		return reasons

@@ -1,4 +1,4 @@
-package access
+package identity
 
 import (
 	"fmt"
@@ -31,8 +31,5 @@ metadata: {name: "%[1]s:%[7]s:%[6]s", namespace: %[2]q}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[1]s}
 subjects:
 - {kind: ServiceAccount, name: %[6]q, namespace: %[7]q}
-`, role, ref.Namespace, resourceOf(ref.Kind), ref.Name, verbs, id.ServiceAccount, id.Namespace)
+`, role, ref.Namespace, ref.Kind.Resource()+"s", ref.Name, verbs, id.ServiceAccount, id.Namespace)
 }
-
-// resourceOf returns the kind's name in URLs and RBAC rules.
-func resourceOf(kind api.Kind) string { return kind.Resource() + "s" }
