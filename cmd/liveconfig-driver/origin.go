@@ -80,7 +80,7 @@ func clusterOrigin(cfg config, memory *budget.Memory, vault *access.Vault, chang
 	return &origin{
 		sources: sources, authority: authority, tokens: vault, events: events, installation: installation,
 		run: []func(context.Context) error{
-			func(ctx context.Context) error { return installation.Run(flowcontrol.With(ctx, flowcontrol.Awaited)) }, // Publishes wait for it.
+			func(ctx context.Context) error { return installation.Run(flowcontrol.In(ctx, flowcontrol.Awaited)) }, // Publishes wait for it.
 			sources.Run,
 		},
 		gauges: func(g *telemetry.Gauges) {

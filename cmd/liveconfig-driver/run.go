@@ -212,7 +212,7 @@ func (p *parts) serve(ctx context.Context, cfg config) error {
 		}
 		g.Go(func() error { return server.ServeHTTP(ctx, l, p.mux(cfg)) })
 	}
-	p.origin.events.Start(flowcontrol.With(ctx, flowcontrol.Spare)) // Recovering writes Events.
+	p.origin.events.Start(ctx) // Recovering writes Events.
 	if err := p.volumes.Recover(ctx); err != nil {
 		logger.Error(err, "The driver cannot read some records; their volumes stay as they are")
 	}

@@ -15,7 +15,8 @@ const clientBits = 64
 // connLimiter bounds the connections of an HTTP server: those of one client, and all. When there is
 // one too many it closes an old one, because the new one may be the kubelet's, which asks for
 // health. The client that has the most connections loses its oldest, so a client that floods the
-// server harms itself alone.
+// server harms itself alone. A limit that only stops to accept, such as that of
+// golang.org/x/net/netutil, would leave the kubelet without an answer during a flood.
 //
 // An IPv4 client is its address, and an IPv6 client its /64. The kubelet may share that with all
 // pods of its node. Within a client, therefore, the address that has the most connections loses its

@@ -2,33 +2,28 @@ package flowcontrol
 
 import "context"
 
-// Urgency decides which requests go first. No urgency waits for ever: of eight requests that are
-// sent, at least one is of each urgency for which requests wait.
-type Urgency int
+// Lane is a group of requests with its own slots: requests of one lane never wait for those of
+// another.
+type Lane int
 
-// The urgencies. A more urgent one comes first.
+// The lanes.
 const (
 	// Awaited: something new waits for the answer, such as a pod that cannot start without it.
-	Awaited Urgency = iota
+	Awaited Lane = iota
 	// Routine: the answer confirms or updates what is known. Requests without an [Asker] are
 	// routine.
 	Routine
-	// Spare: the answer may come late, or never.
-	Spare
-	urgencies int = iota
+	lanes int = iota
 )
 
 // Asker describes requests before they are sent. Many goroutines call its methods, often and with a
 // lock held: the methods must not block.
 type Asker interface {
-	// Urgency may change while a request waits.
-	Urgency() Urgency
-	// Tenant is whose request it is. Tenants alternate within an urgency, so that a tenant with
-	// many requests does not delay the others.
+	// Lane may change while a request waits.
+	Lane() Lane
+	// Tenant is whose request it is. Tenants take turns within a lane, so that a tenant with many
+	// requests does not delay the others.
 	Tenant() string
-	// Name identifies what is asked for. A request that repeats an unanswered one of the same name
-	// takes its position in the order. Requests with an empty name are not recognized.
-	Name() string
 }
 
 type askerKey struct{}
@@ -36,24 +31,18 @@ type askerKey struct{}
 // By returns a context for requests that the asker describes.
 func By(ctx context.Context, a Asker) context.Context { return context.WithValue(ctx, askerKey{}, a) }
 
-// With returns a context for requests of that urgency, without a tenant or a name.
-func With(ctx context.Context, u Urgency) context.Context { return By(ctx, plain(u)) }
+// In returns a context for requests in that lane, without a tenant.
+func In(ctx context.Context, l Lane) context.Context { return By(ctx, l) }
 
 func askerOf(ctx context.Context) Asker {
 	if a, ok := ctx.Value(askerKey{}).(Asker); ok {
 		return a
 	}
-	return plain(Routine)
+	return Routine
 }
 
-// plain is an asker with nothing but an urgency.
-type plain Urgency
-
-// Urgency implements [Asker].
-func (p plain) Urgency() Urgency { return Urgency(p) }
+// Lane implements [Asker].
+func (l Lane) Lane() Lane { return l }
 
 // Tenant implements [Asker].
-func (plain) Tenant() string { return "" }
-
-// Name implements [Asker].
-func (plain) Name() string { return "" }
+func (Lane) Tenant() string { return "" }

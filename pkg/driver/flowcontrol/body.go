@@ -21,7 +21,6 @@ const (
 type body struct {
 	ctx      context.Context
 	gate     *Gate
-	lease    *lease // Takes the slot over at the end; may be nil.
 	base     io.ReadCloser
 	isFramed bool // It is a stream; [Expect] announces its events.
 	isOver   bool // The end was read.
@@ -32,7 +31,7 @@ type body struct {
 
 	mu       sync.Mutex // Guards the fields below.
 	hasSlot  bool
-	deadline *time.Timer // Takes the slot back; nil before the first one.
+	deadline *time.Timer // Takes the slot back.
 }
 
 // Expect announces that the next n bytes of a stream are one event. If it is large, it is read
@@ -43,13 +42,16 @@ func Expect(stream io.Reader, n int64) {
 	}
 }
 
-// Read implements [io.Reader]. The reader has its slot until the first Read after a large answer or
-// event: by then it has decoded that.
+// Read implements [io.Reader]. The reader of a stream has its slot until the first Read after a
+// large event: by then it has decoded that. The reader of another large answer decodes it after the
+// end, and has its slot until the context of its request ends.
 func (b *body) Read(p []byte) (int, error) {
 	if b.isLarge() && !b.isOver {
 		return b.readLarge(p)
 	}
-	b.returnSlot()
+	if b.isFramed {
+		b.returnSlot()
+	}
 	return b.read(p)
 }
 
@@ -77,28 +79,22 @@ func (b *body) read(p []byte) (int, error) {
 	b.rest = max(b.rest-int64(n), 0)
 	if err != nil {
 		b.isOver = true // Client libraries read once more after the end.
-		b.end()
+		b.endEvents()
 	}
 	return n, err
 }
 
 // Close implements [io.Closer].
 func (b *body) Close() error {
-	b.end()
+	b.endEvents()
 	return b.base.Close()
 }
 
-// end passes the slot to the lease, or returns it.
-func (b *body) end() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.deadline != nil {
-		b.deadline.Stop()
+// endEvents ends a stream; nothing of it is decoded any more.
+func (b *body) endEvents() {
+	if b.isFramed {
+		b.returnSlot()
 	}
-	if b.hasSlot && b.lease.takeOver(b.gate) {
-		b.hasSlot = false
-	}
-	b.returnSlotLocked()
 }
 
 // takeSlot waits for a slot unless the body has one.
@@ -116,22 +112,18 @@ func (b *body) takeSlot() error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.hasSlot = true
-	if b.deadline != nil {
-		b.deadline.Stop()
+	b.hasSlot, b.deadline = true, time.AfterFunc(slotTimeout, b.returnSlot)
+	if !b.isFramed {
+		context.AfterFunc(b.ctx, b.returnSlot)
 	}
-	b.deadline = time.AfterFunc(slotTimeout, b.returnSlot)
 	return nil
 }
 
 func (b *body) returnSlot() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.returnSlotLocked()
-}
-
-func (b *body) returnSlotLocked() {
 	if b.hasSlot {
+		b.deadline.Stop()
 		<-b.gate.decoding
 		b.hasSlot = false
 	}

@@ -1,7 +1,7 @@
 // Package flowcontrol limits how many requests to a server wait for an answer at the same time,
 // and how many large answers and events are read and decoded at the same time. Answers that were
 // received and not decoded yet take memory, and many requests at once make more connections than
-// they need. The most urgent request goes first.
+// they need. Requests of new pods have their own slots beside routine work, and tenants take turns.
 //
 // The size of an event is announced by its reader, which parses the stream anyway: see [Expect].
 // The size of another answer is counted while it is read.
@@ -67,7 +67,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &body{ctx: r.Context(), gate: t.gate, lease: leaseOf(r.Context()), base: response.Body}
+	b := &body{ctx: r.Context(), gate: t.gate, base: response.Body}
 	if b.isFramed = isFramed(response); b.isFramed {
 		lighten(response)
 	}

@@ -2,46 +2,45 @@ package flowcontrol
 
 import (
 	"context"
-	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	// fewest is how many requests wait for an answer at the same time while nothing is known
-	// about the server: each of them may need a new connection.
-	fewest = 2
+	// few is how many requests of one lane wait for an answer at the same time while nothing is
+	// known about the server: each of them may need a new connection.
+	few = 2
 	// more is how many more do after each answer.
 	more = 2
-	// most is how many do when all is well.
-	most = 64
-	// mostWary is the maximum soon after trouble. A request has its slot for a second at most, so
-	// this allows 32 requests a second, however slow the server is. A node with 1,000 objects sends
-	// about 17 a second for its rechecks, with two requests each every two minutes.
-	mostWary = 32
-	// wary is how long after trouble that maximum applies. All clients ask a server that comes
-	// back for everything.
-	wary = 15 * time.Second
+	// slots is how many do when all is well. With the deadline, this allows 64 requests a second,
+	// however slow the server is.
+	slots = 64
 	// answerDeadline is after how long without an answer a request loses its slot to the next one.
 	answerDeadline = time.Second
-	// lull is after how long without an answer nothing is known about the server any more.
-	lull = time.Second
-	// lost is how long a request must have been sent for its timeout to count as trouble.
-	lost = 10 * time.Second
+	// silence is after how long without an answer nothing is known about the server any more.
+	silence = 2 * time.Second
 )
 
 // queue limits how many requests wait for an answer at the same time. Each answer that is not
-// trouble raises the limit, however late it came; trouble halves it, and after a lull it starts
-// again from the fewest. So a client that begins with many requests does not make a connection
-// for each, and not all clients ask a server that comes back for everything at once.
+// trouble raises the limit, however late it came; trouble halves it, and after a silence it starts
+// again from few. So a client that begins with many requests does not make a connection for each,
+// and clients whose server refuses requests send fewer.
 type queue struct {
-	mu      sync.Mutex // Guards the fields below, and those of the slots.
-	waiting waiting
-	taken   int       // How many slots are taken.
-	width   int       // How many may be.
-	heard   time.Time // When the last answer came.
-	trouble time.Time // When the server was last in trouble.
+	mu       sync.Mutex   // Guards the fields below, and those of the slots.
+	waiting  []*slot      // The oldest first.
+	taken    [lanes]int   // How many slots are taken.
+	width    int          // How many may be, in each lane.
+	sent     int          // How many requests were sent since no request waited.
+	lastSent map[turn]int // The value of sent at the last request; counted from 1.
+	heard    time.Time    // When the last answer came.
+}
+
+// turn is the right of a tenant to send the next request in a lane.
+type turn struct {
+	lane   Lane
+	tenant string
 }
 
 // slot is the right to wait for an answer. A request has it until it is answered, or until its
@@ -49,11 +48,9 @@ type queue struct {
 type slot struct {
 	queue    *queue
 	asker    Asker
-	name     string        // The asker's.
-	since    time.Time     // When the wait began, perhaps with an earlier request.
 	given    chan struct{} // Closed when the request may be sent.
-	sent     time.Time     // When that was.
 	isTaken  bool
+	turn     turn        // Of a slot that is taken.
 	deadline *time.Timer // Takes the slot back.
 }
 
@@ -61,10 +58,7 @@ type slot struct {
 func (q *queue) wait(ctx context.Context) (*slot, error) {
 	s := &slot{queue: q, asker: askerOf(ctx), given: make(chan struct{})}
 	q.mu.Lock()
-	if q.taken == 0 && time.Since(q.heard) > lull {
-		q.width = fewest
-	}
-	q.waiting.add(s)
+	q.waiting = append(q.waiting, s)
 	q.admitLocked()
 	q.mu.Unlock()
 	select {
@@ -77,69 +71,64 @@ func (q *queue) wait(ctx context.Context) (*slot, error) {
 }
 
 func (q *queue) admitLocked() {
-	for q.taken < q.width && q.waiting.any() {
-		s := q.waiting.next()
-		q.taken++
-		s.isTaken, s.sent, s.deadline = true, time.Now(), time.AfterFunc(answerDeadline, s.expire)
+	if time.Since(q.heard) >= silence {
+		q.width = few
+	}
+	for s := q.nextLocked(); s != nil; s = q.nextLocked() {
+		q.waiting = slices.DeleteFunc(q.waiting, func(other *slot) bool { return other == s })
+		q.sent++
+		if q.lastSent == nil {
+			q.lastSent = map[turn]int{}
+		}
+		q.lastSent[s.turn] = q.sent
+		if len(q.waiting) == 0 {
+			q.sent, q.lastSent = 0, nil
+		}
+		q.taken[s.turn.lane]++
+		s.isTaken, s.deadline = true, time.AfterFunc(answerDeadline, s.leave)
 		close(s.given)
 	}
 }
 
-// leave returns the slot, whether it was given or not.
-func (s *slot) leave() {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	s.queue.waiting.remove(s)
-	s.returnLocked()
+// nextLocked returns the request to send next, or nil: of those whose lane has a free slot, the
+// oldest of the tenant whose last request was sent first.
+func (q *queue) nextLocked() (next *slot) {
+	for _, s := range q.waiting {
+		t := turn{s.asker.Lane(), s.asker.Tenant()}
+		if q.taken[t.lane] < q.width && (next == nil || q.lastSent[t] < q.lastSent[next.turn]) {
+			next, s.turn = s, t
+		}
+	}
+	return next
 }
 
-// expire takes the slot back; the request continues without it. A late answer is not trouble. But
-// if the server has answered no request since this one was sent, nothing is known about it any
-// more.
-func (s *slot) expire() {
+// leave returns the slot, whether it was given or not. At the deadline, the request continues
+// without it.
+func (s *slot) leave() {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if s.isTaken && !q.heard.After(s.sent) {
-		q.width = fewest
-	}
-	s.returnLocked()
-}
-
-func (s *slot) returnLocked() {
 	if s.isTaken {
 		s.deadline.Stop()
 		s.isTaken = false
-		s.queue.taken--
+		q.taken[s.turn.lane]--
 	}
-	s.queue.admitLocked() // The answer may also have raised the limit.
+	q.waiting = slices.DeleteFunc(q.waiting, func(other *slot) bool { return other == s })
+	q.admitLocked() // An answer may also have raised the limit.
 }
 
 // note adapts the limit to the answer, or to the error.
 func (s *slot) note(ctx context.Context, response *http.Response, err error) {
+	if err != nil && ctx.Err() != nil {
+		return // The caller gave up; that is not about the server.
+	}
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := time.Now()
-	if err != nil && ctx.Err() != nil {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) && now.Sub(s.sent) >= lost {
-			q.noteTroubleLocked(now)
-		}
-		return // The caller gave up; that is not about the server.
-	}
-	q.heard = now
+	q.heard = time.Now()
 	if err != nil || response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests {
-		q.noteTroubleLocked(now)
+		q.width = max(q.width/2, few)
 		return
 	}
-	q.waiting.forget(s)
-	widest := most
-	if now.Sub(q.trouble) <= wary {
-		widest = mostWary
-	}
-	q.width = min(q.width+more, widest)
-}
-
-func (q *queue) noteTroubleLocked(now time.Time) {
-	q.width, q.trouble = max(q.width/2, fewest), now
+	q.width = min(q.width+more, slots)
 }

@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 )
 
 // latestVersion asks for the latest state. The first list does: a server that answers from a
@@ -185,8 +183,6 @@ func (f *Follower) relist() error {
 func (f *Follower) read(o metav1.ListOptions) error {
 	ctx, cancel := f.BeginRequest()
 	defer cancel()
-	ctx, decoded := flowcontrol.Lease(ctx)
-	defer decoded()
 	found, err := f.ask(ctx, o)
 	if err != nil {
 		if !isExpired(o, err) {

@@ -145,9 +145,9 @@ func (r *reader) update(change func(*Snapshot) (changed bool)) {
 	}
 }
 
-// Urgency implements [flowcontrol.Asker]: new volumes wait for the first read of an object, and
-// live volumes have their files.
-func (r *reader) Urgency() flowcontrol.Urgency {
+// Lane implements [flowcontrol.Asker]: new volumes wait for the first read of an object, and live
+// volumes have their files.
+func (r *reader) Lane() flowcontrol.Lane {
 	if r.item.isAwaited.Load() {
 		return flowcontrol.Awaited
 	}
@@ -161,7 +161,3 @@ func (r *reader) Tenant() string {
 	}
 	return r.key.Ref.Namespace // The driver's own identity reads only the pod's namespace.
 }
-
-// Name implements [flowcontrol.Asker]: a volume that is published again acquires the same key
-// again.
-func (r *reader) Name() string { return r.key.String() }
