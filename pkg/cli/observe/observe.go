@@ -2,7 +2,7 @@
 // Secrets, what the drivers of their nodes report, which versions the API server has, and what
 // Events and rollouts explain. Commands print it.
 //
-// It does not know what commands print. The drivers of nodes are asked by pkg/cli/nodes, and
+// It does not know what commands print. The drivers of nodes are asked by pkg/nodes, and
 // pkg/cli/versions decides what a pod has.
 package observe
 
@@ -28,10 +28,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/content"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 

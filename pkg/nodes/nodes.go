@@ -39,6 +39,8 @@ const (
 	atOnce = 16
 	// fewNodes is for how many nodes each driver's pod is looked for by itself.
 	fewNodes = 8
+	// pageSize is how many pods are asked for at once.
+	pageSize = 500
 	// largestReport is far above the size of a report.
 	largestReport = 256 << 20
 )

@@ -21,8 +21,6 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
-
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 )
 
 // driverLabels are on the pods of the driver, whatever the release of the chart is called.
@@ -51,7 +49,7 @@ func (d *Drivers) learn(ctx context.Context, nodes []string) {
 	if len(wanted) <= fewNodes {
 		return
 	}
-	options := metav1.ListOptions{LabelSelector: driverLabels, Limit: session.PageSize}
+	options := metav1.ListOptions{LabelSelector: driverLabels, Limit: pageSize}
 	_ = resource.FollowContinue(&options, func(options metav1.ListOptions) (runtime.Object, error) {
 		page, err := d.client.CoreV1().Pods(d.namespace).List(ctx, options)
 		for i := range page.Items {
