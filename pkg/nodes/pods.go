@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
@@ -49,16 +49,19 @@ func (d *Drivers) learn(ctx context.Context, nodes []string) {
 	if len(wanted) <= fewNodes {
 		return
 	}
-	options := metav1.ListOptions{LabelSelector: driverLabels, Limit: pageSize}
-	_ = resource.FollowContinue(&options, func(options metav1.ListOptions) (runtime.Object, error) {
-		page, err := d.client.CoreV1().Pods(d.namespace).List(ctx, options)
-		for i := range page.Items {
-			p := &page.Items[i]
-			if container, port := served(p); wanted[p.Spec.NodeName] && fitness(p) == ready && port > 0 {
-				d.pods.Store(p.Spec.NodeName, pod{name: p.Name, container: container, port: port})
-			}
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return d.client.CoreV1().Pods(d.namespace).List(ctx, options)
+	})
+	pages.PageSize = pageSize
+	_ = pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: driverLabels}, func(o runtime.Object) error {
+		p, isPod := o.(*corev1.Pod)
+		if !isPod {
+			return nil
 		}
-		return page, err
+		if container, port := served(p); wanted[p.Spec.NodeName] && fitness(p) == ready && port > 0 {
+			d.pods.Store(p.Spec.NodeName, pod{name: p.Name, container: container, port: port})
+		}
+		return nil
 	}) // After an error find returns the same.
 }
 
