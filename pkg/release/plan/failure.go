@@ -70,8 +70,14 @@ func (r run) fail(current release.Exposure, reason string) Decision {
 
 // end returns what is left to do when a release has ended.
 func (r run) end(current release.Exposure) Decision {
-	if fixed := r.fixed(current); current.State == release.Frozen && fixed.Threshold != current.Threshold {
+	if current.State != release.Frozen {
+		return Decision{Action: Rest}
+	}
+	if fixed := r.fixed(current); fixed.Threshold != current.Threshold {
 		return r.expose(fixed) // A person has frozen it.
+	}
+	if current.Rules != r.rules() { // Pods have the edit still.
+		return r.check(current)
 	}
 	return Decision{Action: Rest}
 }
