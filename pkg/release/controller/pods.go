@@ -188,8 +188,21 @@ func (p *podCache) transform(o any) (any, error) {
 		if last := status.LastTerminationState.Terminated; last != nil && last.FinishedAt.After(kept.is.Ended) {
 			kept.is.Ended = last.FinishedAt.Time
 		}
+		kept.is.Containers = append(kept.is.Containers, containerOf(status))
 	}
 	return kept, nil
+}
+
+// containerOf returns a container with its last end, after which it may not have been started again
+// yet.
+func containerOf(status corev1.ContainerStatus) plan.Container {
+	c := plan.Container{Name: status.Name, Restarts: int(status.RestartCount)}
+	for _, end := range []*corev1.ContainerStateTerminated{status.LastTerminationState.Terminated, status.State.Terminated} {
+		if end != nil && !end.FinishedAt.IsZero() {
+			c.Ended, c.ExitCode = end.FinishedAt.Time, int(end.ExitCode)
+		}
+	}
+	return c
 }
 
 // seenPods remembers what pods were like when they got a candidate.

@@ -38,11 +38,22 @@ func Look(u Unit, before map[string]*Seen) map[string]*Seen {
 		switch last := before[p.UID]; {
 		case last == nil:
 			seen[p.UID] = p.seen(p.isNew(since))
-		case last.IsReady:
-			seen[p.UID] = last
+		case !last.IsReady && !last.IsNew:
+			seen[p.UID] = p.seen(false)
 		default:
-			seen[p.UID] = p.seen(last.IsNew)
+			seen[p.UID] = p.lookAgain(last)
 		}
 	}
 	return seen
+}
+
+// lookAgain returns what is to be remembered of a pod that was seen before.
+func (p Pod) lookAgain(last *Seen) *Seen {
+	p.Before = last
+	ended := p.ends(time.Time{})
+	isRestarted := p.IsReady && !ended.exited.IsZero()
+	if ended.crash != "" || last.IsReady && !isRestarted {
+		return last
+	}
+	return p.seenAgain(last)
 }

@@ -156,6 +156,9 @@ func (r run) decide() Decision {
 	if again, isNeeded := r.again(current); isNeeded {
 		return r.expose(again)
 	}
+	if rest := r.restarting(current); rest > 0 {
+		return Decision{Action: Rest, After: rest}
+	}
 	if d, isNeeded := r.prove(current); isNeeded {
 		return d
 	}
