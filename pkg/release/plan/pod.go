@@ -23,6 +23,9 @@ type Pod struct {
 	Containers []Container
 	// HasFailed means that all its containers have ended, and will not be started again.
 	HasFailed bool
+	// IsDisrupted means that it is evicted, or that its node is lost. It proves nothing, whatever
+	// its other fields are.
+	IsDisrupted bool
 	// SharesWith is equal for pods that may have one set of files; empty for a pod that has its
 	// own.
 	SharesWith string
@@ -54,6 +57,9 @@ func (p Pod) seenAgain(last *Seen) *Seen {
 	return &Seen{IsReady: p.IsReady, Changed: p.Changed, Restarts: last.Restarts, IsNew: last.IsNew, Containers: p.seenContainers(last.Containers)}
 }
 
+// runs reports whether the pod may prove something.
+func (p Pod) runs() bool { return !p.HasFailed && !p.IsDisrupted }
+
 // isNew reports whether the pod was created in a step, by the API server's clock, which has whole
 // seconds.
 func (p Pod) isNew(since time.Time) bool { return !p.Created.Before(since.Truncate(time.Second)) }
@@ -66,6 +72,7 @@ func (p Pod) failure(since, now time.Time, pause time.Duration) string {
 	before, ended := p.Before, p.ends(since)
 	until := p.restartsUntil(since, pause)
 	switch {
+	case p.IsDisrupted:
 	case before == nil && !p.wasReadyByClock(since.Truncate(time.Second)):
 	case p.HasFailed:
 		return "has failed"
