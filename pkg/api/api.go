@@ -67,17 +67,32 @@ func (k Kind) Resource() string {
 	return "configmap"
 }
 
-// Ref names one object in one namespace. It is comparable and serves as a map key.
+// Ref names one ConfigMap or Secret. It is comparable and serves as a map key.
 type Ref struct {
-	Kind      Kind
-	Namespace string
-	Name      string
+	Kind Kind `json:"kind"`
+	// Namespace is empty in a ref that an annotation names, such as that of a workload: the object
+	// is in the namespace of the workload. See [Ref.In].
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 }
 
-// String returns the ref as messages show it, such as «configmap default/web».
+// String returns the ref as messages show it, such as «configmap default/web», or «configmap/web»
+// if it has no namespace.
 func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind.Resource() + "/" + r.Name
+	}
 	return r.Kind.Resource() + " " + r.Namespace + "/" + r.Name
 }
+
+// In returns the ref with the namespace.
+func (r Ref) In(namespace string) Ref { return Ref{Kind: r.Kind, Namespace: namespace, Name: r.Name} }
+
+// Named returns the ref of the object of that name, of the same kind and in the same namespace.
+func (r Ref) Named(name string) Ref { return Ref{Kind: r.Kind, Namespace: r.Namespace, Name: name} }
+
+// Local returns the ref without its namespace.
+func (r Ref) Local() Ref { return Ref{Kind: r.Kind, Name: r.Name} }
 
 // Spec is one volume's parsed, defaulted and validated attributes.
 type Spec struct {

@@ -61,7 +61,7 @@ func LabelOf(name string) string {
 }
 
 // NameOf returns how an object is named in [Exposure.With].
-func NameOf(ref api.Ref) string { return ref.Kind.Resource() + "/" + ref.Name }
+func NameOf(ref api.Ref) string { return ref.Local().String() }
 
 // Digest returns the SHA-256 of sorted keys and bytes, in hex. Equal data of a ConfigMap has one
 // digest, whether it is in data or binaryData.

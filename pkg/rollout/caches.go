@@ -17,7 +17,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
@@ -39,14 +38,6 @@ type owner struct {
 }
 
 func (o owner) String() string { return o.namespace + "/" + string(o.uid) }
-
-// object is a ConfigMap or Secret in its namespace: a key of indexes and of the queue of copies.
-type object struct {
-	namespace string
-	trigger.Object
-}
-
-func (o object) String() string { return o.namespace + "/" + o.Object.String() }
 
 // caches hold what the controller knows of the cluster: for each namespace that it works in, or for
 // all in one.
@@ -192,15 +183,15 @@ func copyIndexers() cache.Indexers {
 			if err != nil {
 				return nil, nil //nolint:nilerr // Somebody has written over it. It is a copy of nothing that is known.
 			}
-			return keys(made.Namespace, []trigger.Object{source}), nil
+			return keys(made.Namespace, []api.Ref{source}), nil
 		},
 	}
 }
 
-func keys(namespace string, objects []trigger.Object) []string {
+func keys(namespace string, objects []api.Ref) []string {
 	texts := make([]string, len(objects))
 	for i, o := range objects {
-		texts[i] = object{namespace, o}.String()
+		texts[i] = o.In(namespace).String()
 	}
 	return texts
 }
@@ -272,15 +263,15 @@ func indexed[T any](informers []cache.SharedIndexInformer, index, key string) []
 	return items
 }
 
-func (c *caches) source(o object) (*cachedSource, bool) {
-	return find[*cachedSource](c.sources[o.Kind], o.namespace, o.Name)
+func (c *caches) source(o api.Ref) (*cachedSource, bool) {
+	return find[*cachedSource](c.sources[o.Kind], o.Namespace, o.Name)
 }
 
-func (c *caches) copied(o object) (*cachedCopy, bool) {
-	return find[*cachedCopy](c.copies[o.Kind], o.namespace, o.Name)
+func (c *caches) copied(o api.Ref) (*cachedCopy, bool) {
+	return find[*cachedCopy](c.copies[o.Kind], o.Namespace, o.Name)
 }
 
-func (c *caches) copiesOf(o object) []*cachedCopy {
+func (c *caches) copiesOf(o api.Ref) []*cachedCopy {
 	return indexed[*cachedCopy](c.copies[o.Kind], bySource, o.String())
 }
 
@@ -296,7 +287,7 @@ func (c *caches) everyWorkload() []cache.SharedIndexInformer {
 	return all
 }
 
-func (c *caches) triggeredBy(o object) []*cachedWorkload {
+func (c *caches) triggeredBy(o api.Ref) []*cachedWorkload {
 	return indexed[*cachedWorkload](c.everyWorkload(), byTrigger, o.String())
 }
 
@@ -304,11 +295,11 @@ func (c *caches) reloadedIn(namespace string) []*cachedWorkload {
 	return indexed[*cachedWorkload](c.everyWorkload(), byReload, namespace)
 }
 
-func (c *caches) workloadsUsing(o object) []*cachedWorkload {
+func (c *caches) workloadsUsing(o api.Ref) []*cachedWorkload {
 	return indexed[*cachedWorkload](c.everyWorkload(), byUse, o.String())
 }
 
-func (c *caches) revisionsUsing(o object) []*cachedRevision {
+func (c *caches) revisionsUsing(o api.Ref) []*cachedRevision {
 	return indexed[*cachedRevision](c.revisions, byUse, o.String())
 }
 

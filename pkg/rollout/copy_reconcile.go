@@ -16,7 +16,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
@@ -27,7 +26,7 @@ const newcomerAge = time.Minute
 // reconcileCopy sees that a copy that is needed is there, and that it belongs to the revisions that
 // use it: the garbage collector removes it after the last of them. Until a workload has a revision
 // that uses a copy, the workload itself owns it.
-func (c *Controller) reconcileCopy(ctx context.Context, o object) error {
+func (c *Controller) reconcileCopy(ctx context.Context, o api.Ref) error {
 	needed := c.ownersOf(o)
 	found, exists := c.caches.copied(o)
 	if exists || len(needed) == 0 {
@@ -61,12 +60,12 @@ func (c *Controller) reconcileCopy(ctx context.Context, o object) error {
 // carriedTo returns the labels and annotations that a copy is to have of its source: those that the
 // source has now, whichever content the copy has. A copy whose source is gone, or lists what cannot
 // be copied, stays as it is.
-func (c *Controller) carriedTo(o object, found *cachedCopy) copies.Carried {
+func (c *Controller) carriedTo(o api.Ref, found *cachedCopy) copies.Carried {
 	of, err := copies.SourceOf(found.Annotations)
 	if err != nil || of.Kind != o.Kind {
 		return found.Carried
 	}
-	source, exists := c.caches.source(object{o.namespace, of})
+	source, exists := c.caches.source(of.In(o.Namespace))
 	if !exists || source.Problem != "" {
 		return found.Carried
 	}
@@ -75,7 +74,7 @@ func (c *Controller) carriedTo(o object, found *cachedCopy) copies.Carried {
 
 // ownersOf returns the objects that need a copy: revisions that use it, and workloads of which no
 // revision uses it yet.
-func (c *Controller) ownersOf(o object) []metav1.OwnerReference {
+func (c *Controller) ownersOf(o api.Ref) []metav1.OwnerReference {
 	var owners []metav1.OwnerReference
 	served := map[types.UID]bool{}
 	for _, r := range c.caches.revisionsUsing(o) {
@@ -118,14 +117,14 @@ func isWorkload(owner metav1.OwnerReference) bool {
 func isSame(a, b metav1.OwnerReference) bool { return a.UID == b.UID }
 
 // patchCopy writes metadata of a copy over the version that was read.
-func (c *Controller) patchCopy(ctx context.Context, o object, found *metav1.ObjectMeta, patch map[string]any) error {
+func (c *Controller) patchCopy(ctx context.Context, o api.Ref, found *metav1.ObjectMeta, patch map[string]any) error {
 	patch["uid"], patch["resourceVersion"] = found.UID, found.ResourceVersion
 	body, err := json.Marshal(map[string]any{"metadata": patch})
 	if err != nil {
 		return fmt.Errorf("encode the metadata of %s: %w", o, err)
 	}
 	resource := resource(o.Kind.Resource() + "s")
-	_, err = c.cfg.Metadata.Resource(resource).Namespace(o.namespace).
+	_, err = c.cfg.Metadata.Resource(resource).Namespace(o.Namespace).
 		Patch(ctx, o.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: FieldManager})
 	if apierrors.IsNotFound(err) {
 		return nil // Its deletion queues it again.
@@ -139,7 +138,7 @@ func (c *Controller) patchCopy(ctx context.Context, o object, found *metav1.Obje
 // discard deletes a copy that nothing uses and only workloads own, which was made for a template
 // that never came. The garbage collector removes copies that revisions own. A copy without owners
 // may be used by pods that were left behind.
-func (c *Controller) discard(ctx context.Context, o object, found *cachedCopy) error {
+func (c *Controller) discard(ctx context.Context, o api.Ref, found *cachedCopy) error {
 	owners := c.mergeOwners(found.OwnerReferences, nil)
 	if len(owners) > 0 || len(found.OwnerReferences) == 0 || c.cfg.DryRun {
 		return nil
@@ -148,7 +147,7 @@ func (c *Controller) discard(ctx context.Context, o object, found *cachedCopy) e
 		c.copies.AddAfter(o, newcomerAge-age)
 		return nil
 	}
-	err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.namespace).Delete(ctx, o.Name, metav1.DeleteOptions{
+	err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion},
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -159,7 +158,7 @@ func (c *Controller) discard(ctx context.Context, o object, found *cachedCopy) e
 
 // restoreOrRecreate makes a copy again that somebody has deleted, if its source still has that
 // content. Otherwise it reports to those that need it. A copy that has lost its label gets it back.
-func (c *Controller) restoreOrRecreate(ctx context.Context, o object, owners []metav1.OwnerReference) error {
+func (c *Controller) restoreOrRecreate(ctx context.Context, o api.Ref, owners []metav1.OwnerReference) error {
 	if c.cfg.DryRun || (o.Kind == api.Secret && !c.cfg.Secrets) {
 		return nil // There may be one; nobody may look.
 	}
@@ -168,13 +167,13 @@ func (c *Controller) restoreOrRecreate(ctx context.Context, o object, owners []m
 		c.requests.Forget(o)
 		return nil // It only looks like a copy.
 	}
-	if wait := c.requests.Wait(o.namespace, o, 1); wait > 0 {
+	if wait := c.requests.Wait(o.Namespace, o, 1); wait > 0 {
 		c.cfg.Metrics.putOff.Inc()
 		c.copies.AddAfter(o, wait)
 		return nil
 	}
 	c.requests.Forget(o)
-	found, err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.namespace).Get(ctx, o.Name, metav1.GetOptions{})
+	found, err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return c.recreate(ctx, o, origins, owners)
@@ -188,16 +187,16 @@ func (c *Controller) restoreOrRecreate(ctx context.Context, o object, owners []m
 }
 
 // recreate makes a copy that does not exist any more, if one of its sources has that content.
-func (c *Controller) recreate(ctx context.Context, o object, origins []trigger.Object, owners []metav1.OwnerReference) error {
-	at := slices.IndexFunc(origins, func(of trigger.Object) bool {
-		s, exists := c.caches.source(object{o.namespace, of})
+func (c *Controller) recreate(ctx context.Context, o api.Ref, origins []api.Ref, owners []metav1.OwnerReference) error {
+	at := slices.IndexFunc(origins, func(of api.Ref) bool {
+		s, exists := c.caches.source(of.In(o.Namespace))
 		return exists && s.CopyName == o.Name
 	})
 	if at < 0 {
 		c.reportGone(o)
 		return nil
 	}
-	err := c.makeCopy(ctx, object{o.namespace, origins[at]}, o.Name, owners...)
+	err := c.makeCopy(ctx, origins[at].In(o.Namespace), o.Name, owners...)
 	var held *heldError
 	switch {
 	case errors.As(err, &held), errors.Is(err, errChanged), apierrors.IsNotFound(err):
@@ -212,12 +211,12 @@ func (c *Controller) recreate(ctx context.Context, o object, origins []trigger.O
 
 // restore gives an object that is the copy its label and annotations back: by the label the caches
 // and others know it.
-func (c *Controller) restore(ctx context.Context, o object, origins []trigger.Object) error {
+func (c *Controller) restore(ctx context.Context, o api.Ref, origins []api.Ref) error {
 	var err error
 	if core := c.cfg.Client.CoreV1(); o.Kind == api.Secret {
-		err = restoreBy(ctx, c, core.Secrets(o.namespace), o, origins)
+		err = restoreBy(ctx, c, core.Secrets(o.Namespace), o, origins)
 	} else {
-		err = restoreBy(ctx, c, core.ConfigMaps(o.namespace), o, origins)
+		err = restoreBy(ctx, c, core.ConfigMaps(o.Namespace), o, origins)
 	}
 	if errors.Is(err, copies.ErrNotThatCopy) {
 		c.reportNameTaken(o, err)
@@ -226,7 +225,7 @@ func (c *Controller) restore(ctx context.Context, o object, origins []trigger.Ob
 	return err
 }
 
-func restoreBy[O copies.Object](ctx context.Context, c *Controller, in client[O], o object, origins []trigger.Object) error {
+func restoreBy[O copies.Object](ctx context.Context, c *Controller, in client[O], o api.Ref, origins []api.Ref) error {
 	there, err := in.Get(ctx, o.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil // Its deletion queues it again.
@@ -246,9 +245,9 @@ func restoreBy[O copies.Object](ctx context.Context, c *Controller, in client[O]
 
 // originsOf returns the sources of which an object is a copy by the configs of those that use it. A
 // template can name anything, so most objects have no origin.
-func (c *Controller) originsOf(o object) []trigger.Object {
-	var origins []trigger.Object
-	add := func(config map[trigger.Object]string) {
+func (c *Controller) originsOf(o api.Ref) []api.Ref {
+	var origins []api.Ref
+	add := func(config map[api.Ref]string) {
 		for from, name := range config {
 			if from.Kind == o.Kind && name == o.Name && !slices.Contains(origins, from) {
 				origins = append(origins, from)

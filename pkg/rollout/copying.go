@@ -16,7 +16,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // errChanged is a source or a Role that is not any more what the cache has. The cache will have the
@@ -47,7 +46,7 @@ func (c *Controller) ensureCopies(ctx context.Context, h *cachedWorkload, d plan
 		switch {
 		case isThere && before == d.Config[o]: // The queue of copies sees to what the template has already.
 		case d.Config[o] == "":
-			err = c.checkMissing(ctx, object{h.Namespace, o})
+			err = c.checkMissing(ctx, o.In(h.Namespace))
 		case name != "":
 			err = c.ensureCopy(ctx, h, o, name)
 		}
@@ -60,9 +59,9 @@ func (c *Controller) ensureCopies(ctx context.Context, h *cachedWorkload, d plan
 
 // checkMissing returns an error if a source is there after all. Workloads and sources are watched
 // apart: of two that somebody makes together either can be seen first.
-func (c *Controller) checkMissing(ctx context.Context, source object) error {
+func (c *Controller) checkMissing(ctx context.Context, source api.Ref) error {
 	kind := map[api.Kind]string{api.ConfigMap: "configmaps", api.Secret: "secrets"}[source.Kind]
-	found, err := c.cfg.Metadata.Resource(resource(kind)).Namespace(source.namespace).Get(ctx, source.Name, metav1.GetOptions{})
+	found, err := c.cfg.Metadata.Resource(resource(kind)).Namespace(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -76,38 +75,38 @@ func (c *Controller) checkMissing(ctx context.Context, source object) error {
 }
 
 // ensureCopy sees that the copy of a source exists, and that the workload's pods may read it.
-func (c *Controller) ensureCopy(ctx context.Context, h *cachedWorkload, o trigger.Object, name string) error {
-	if err := c.ensureNamed(ctx, object{h.Namespace, o}, name); err != nil {
+func (c *Controller) ensureCopy(ctx context.Context, h *cachedWorkload, o api.Ref, name string) error {
+	if err := c.ensureNamed(ctx, o.In(h.Namespace), name); err != nil {
 		return err
 	}
 	if err := c.checkReadable(ctx, h, o, name); err != nil {
 		return err
 	}
-	if c.isKnown(object{h.Namespace, triggerOf(o.Kind, name)}) {
+	if c.isKnown(o.Named(name).In(h.Namespace)) {
 		return nil // Its owners keep it until this workload's revision is among them.
 	}
-	return c.makeCopy(ctx, object{h.Namespace, o}, name, h.is.OwnerReference())
+	return c.makeCopy(ctx, o.In(h.Namespace), name, h.is.OwnerReference())
 }
 
 // isKnown reports whether a copy is there, belongs to somebody, and has been seen to be what it
 // should be.
-func (c *Controller) isKnown(made object) bool {
+func (c *Controller) isKnown(made api.Ref) bool {
 	found, exists := c.caches.copied(made)
 	return exists && found.DeletionTimestamp == nil && len(found.OwnerReferences) > 0 && c.verified.has(made, found.UID)
 }
 
 // makeCopy makes the copy of a source that has this name, with owners to begin with. It is not an
 // error if it is there already.
-func (c *Controller) makeCopy(ctx context.Context, source object, name string, owners ...metav1.OwnerReference) error {
+func (c *Controller) makeCopy(ctx context.Context, source api.Ref, name string, owners ...metav1.OwnerReference) error {
 	var uid types.UID
 	var err error
 	if core := c.cfg.Client.CoreV1(); source.Kind == api.Secret {
-		uid, err = copyBy(ctx, core.Secrets(source.namespace), source, name, owners, copies.OfSecret)
+		uid, err = copyBy(ctx, core.Secrets(source.Namespace), source, name, owners, copies.OfSecret)
 	} else {
-		uid, err = copyBy(ctx, core.ConfigMaps(source.namespace), source, name, owners, copies.OfConfigMap)
+		uid, err = copyBy(ctx, core.ConfigMaps(source.Namespace), source, name, owners, copies.OfConfigMap)
 	}
 	if err == nil {
-		c.verified.add(object{source.namespace, triggerOf(source.Kind, name)}, uid)
+		c.verified.add(source.Named(name), uid)
 	}
 	return err
 }
@@ -116,22 +115,22 @@ func (c *Controller) makeCopy(ctx context.Context, source object, name string, o
 // label, and what a copy has cannot change.
 type verified struct {
 	mu   sync.Mutex // Guards uids.
-	uids map[object]types.UID
+	uids map[api.Ref]types.UID
 }
 
-func (v *verified) has(o object, uid types.UID) bool {
+func (v *verified) has(o api.Ref, uid types.UID) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.uids[o] == uid
 }
 
-func (v *verified) add(o object, uid types.UID) {
+func (v *verified) add(o api.Ref, uid types.UID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.uids[o] = uid
 }
 
-func (v *verified) forget(o object) {
+func (v *verified) forget(o api.Ref) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.uids, o)
@@ -145,7 +144,7 @@ type client[O copies.Object] interface {
 
 // copyBy returns the UID of the copy.
 func copyBy[O copies.Object](
-	ctx context.Context, in client[O], source object, name string, owners []metav1.OwnerReference, copyOf func(O) (O, error),
+	ctx context.Context, in client[O], source api.Ref, name string, owners []metav1.OwnerReference, copyOf func(O) (O, error),
 ) (types.UID, error) {
 	original, err := in.Get(ctx, source.Name, metav1.GetOptions{})
 	if err != nil {
@@ -192,9 +191,9 @@ func metaOf[O copies.Object](o O) *metav1.ObjectMeta {
 
 // creationError makes an answer that the same request will get again something to wait for a person
 // with.
-func creationError(source object, name string, err error) error {
+func creationError(source api.Ref, name string, err error) error {
 	if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
-		text := fmt.Sprintf("the copy %s of %s is refused by the API server: %v", name, source.Object, err)
+		text := fmt.Sprintf("the copy %s of %s is refused by the API server: %v", name, source.Local(), err)
 		return &heldError{text: text, forAccess: apierrors.IsForbidden(err)}
 	}
 	return fmt.Errorf("create the copy of %s: %w", source, err)
@@ -202,7 +201,7 @@ func creationError(source object, name string, err error) error {
 
 // checkReadable returns an error if the pods read an object with their own credentials, and may not
 // read its copy.
-func (c *Controller) checkReadable(ctx context.Context, h *cachedWorkload, o trigger.Object, copied string) error {
+func (c *Controller) checkReadable(ctx context.Context, h *cachedWorkload, o api.Ref, copied string) error {
 	if !c.cfg.SecretsByPod || !isReadByPods(h, o) {
 		return nil
 	}
@@ -236,9 +235,9 @@ func (c *Controller) checkReadable(ctx context.Context, h *cachedWorkload, o tri
 		"copies have new names, so give it %s, or use a volume of type secret", account, copied, o, role)}
 }
 
-func isReadByPods(h *cachedWorkload, o trigger.Object) bool {
+func isReadByPods(h *cachedWorkload, o api.Ref) bool {
 	for _, use := range h.Uses {
-		if use.ByPod && (use.Object == o || use.Object == triggerOf(o.Kind, h.Config[o])) {
+		if use.ByPod && (use.Object == o || use.Object == o.Named(h.Config[o])) {
 			return true
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
@@ -49,7 +50,7 @@ func noise() []runtime.Object {
 		d.Spec.Template.Spec = hostileSpec()
 		config := trigger.Config{}
 		for j := range 50 {
-			config[triggerOf("ConfigMap", fmt.Sprintf("x-%d-%d", i, j))] = fmt.Sprintf("x-%d-%d-0123456789", i, j)
+			config[api.Ref{Kind: "ConfigMap", Name: fmt.Sprintf("x-%d-%d", i, j)}] = fmt.Sprintf("x-%d-%d-0123456789", i, j)
 		}
 		set := replicaSetOf(d.UID, "noisy", fmt.Sprintf("r-%d", i), "1", config.String())
 		set.Spec.Template.Spec = hostileSpec()

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -42,7 +43,7 @@ func (r *cachedRevision) look(in template.Place) {
 	for _, use := range uses {
 		mentioned[use.Object] = true
 	}
-	var names []trigger.Object
+	var names []api.Ref
 	isDoubtful := false
 	for o := range mentioned {
 		isDoubtful = isDoubtful || config[o] != ""
@@ -53,7 +54,7 @@ func (r *cachedRevision) look(in template.Place) {
 	slices.SortFunc(names, trigger.Compare)
 	r.Uses = names[:min(len(names), maxMentions)]
 	for o, name := range r.Copies { // Also those that the template has stopped to name.
-		r.Uses = append(r.Uses, triggerOf(o.Kind, name))
+		r.Uses = append(r.Uses, o.Named(name))
 	}
 	slices.SortFunc(r.Uses, trigger.Compare)
 	r.Uses = slices.Clone(slices.Compact(r.Uses)) // The array has room for all names.

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
@@ -38,11 +38,11 @@ func TestRevisionsInDoubt(t *testing.T) {
 			if plain, wait := c.isPlain(workload.Ref{Kind: workload.Deployment, Namespace: "default", Name: "web"}, r); plain != tt.want || wait != 0 {
 				t.Errorf("isPlain = %t after %s, want %t at once", plain, wait, tt.want)
 			}
-			used := map[trigger.Object]bool{}
+			used := map[api.Ref]bool{}
 			for _, o := range r.Uses {
 				used[o] = true
 			}
-			if !used[triggerOf("ConfigMap", copied)] {
+			if !used[api.Ref{Kind: "ConfigMap", Name: copied}] {
 				t.Errorf("it uses %v, want its copy", r.Uses)
 			}
 		})

@@ -56,7 +56,7 @@ type cachedWorkload struct {
 	is workload.Workload
 
 	// Triggers are what the workload is triggered by, as far as Trouble lets them be known.
-	Triggers []trigger.Object
+	Triggers []api.Ref
 	OptedIn  bool
 	// IsReloaded means that annotations of Reloader decide both. In the caches, Triggers are then
 	// those that the annotations name by plain names.
@@ -82,9 +82,9 @@ type cachedRevision struct {
 	// Config is the config of its pod template, or what stands for that where it cannot be read,
 	// and Copies what it has of copies.
 	Config string
-	Copies map[trigger.Object]string
+	Copies map[api.Ref]string
 	// Uses are the copies that its pod template names, and perhaps others.
-	Uses []trigger.Object
+	Uses []api.Ref
 	// Plain means that its pod template names a source of which its config has a copy: it was there
 	// for a moment, until the names were pointed to the copies again.
 	Plain bool
@@ -116,10 +116,10 @@ func indexedMetadata(o metav1.Object) metav1.ObjectMeta {
 }
 
 // copies returns the copies that the workload's template has by its config.
-func (h *cachedWorkload) copies() []trigger.Object {
-	var found []trigger.Object
+func (h *cachedWorkload) copies() []api.Ref {
+	var found []api.Ref
 	for o, name := range h.Config.Copies() {
-		found = append(found, trigger.Object{Kind: o.Kind, Name: name})
+		found = append(found, o.Named(name))
 	}
 	return found
 }
@@ -139,15 +139,15 @@ func changedAt(o metav1.Object) time.Time {
 func sourceOf(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.ConfigMap:
-		return newSource(o, triggerOf(api.ConfigMap, o.Name), copies.DigestOf(o), slices.Collect(keysOf(o.Data, o.BinaryData)), nil), nil
+		return newSource(o, api.Ref{Kind: api.ConfigMap, Name: o.Name}, copies.DigestOf(o), slices.Collect(keysOf(o.Data, o.BinaryData)), nil), nil
 	case *corev1.Secret:
-		return newSource(o, triggerOf(api.Secret, o.Name), copies.DigestOf(o), slices.Collect(maps.Keys(o.Data)), copies.Copyable(o)), nil
+		return newSource(o, api.Ref{Kind: api.Secret, Name: o.Name}, copies.DigestOf(o), slices.Collect(maps.Keys(o.Data)), copies.Copyable(o)), nil
 	default:
 		return object, nil // It has been transformed already, or is a tombstone.
 	}
 }
 
-func newSource(o metav1.Object, is trigger.Object, digest copies.Digest, keys []string, problem error) *cachedSource {
+func newSource(o metav1.Object, is api.Ref, digest copies.Digest, keys []string, problem error) *cachedSource {
 	slices.Sort(keys)
 	s := &cachedSource{ObjectMeta: indexedMetadata(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o)}
 	stable.Mark(&s.ObjectMeta, o)

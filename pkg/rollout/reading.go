@@ -117,7 +117,7 @@ func (c *Controller) unknownCopies(h *cachedWorkload, d plan.Decision) int {
 		name := copied[o]
 		switch {
 		case version == h.Config[o], version != "" && name == "":
-		case version == "" || !c.isKnown(object{h.Namespace, triggerOf(o.Kind, name)}) || c.cfg.SecretsByPod && isReadByPods(h, o):
+		case version == "" || !c.isKnown(o.Named(name).In(h.Namespace)) || c.cfg.SecretsByPod && isReadByPods(h, o):
 			unknown++
 		}
 	}

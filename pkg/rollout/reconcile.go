@@ -88,7 +88,7 @@ func (c *Controller) planState(h *cachedWorkload) plan.State {
 	s := plan.State{
 		OptedIn: h.OptedIn, Label: h.is.Labels[trigger.RolloutLabel],
 		AfterUndo: h.is.Annotations[trigger.AfterUndo], WhileFailing: h.is.Annotations[trigger.WhileFailing],
-		Template: h.Config, Broken: h.Broken, Used: map[trigger.Object]bool{}, Paused: h.is.Paused, Problem: h.Trouble,
+		Template: h.Config, Broken: h.Broken, Used: map[api.Ref]bool{}, Paused: h.is.Paused, Problem: h.Trouble,
 	}
 	_, s.Undone = h.is.Annotations[trigger.UndoneAnnotation]
 	if s.AfterUndo == "" {
@@ -111,10 +111,10 @@ func (c *Controller) planState(h *cachedWorkload) plan.State {
 // strays returns the copies of triggers that a template names and its config does not have, and of
 // which triggers. Somebody has changed one of the two by hand. Where the template names the
 // trigger, or the copy that the config has, too, they are there on purpose.
-func (c *Controller) strays(h *cachedWorkload, used map[trigger.Object]bool) map[trigger.Object]trigger.Object {
-	strays := map[trigger.Object]trigger.Object{}
+func (c *Controller) strays(h *cachedWorkload, used map[api.Ref]bool) map[api.Ref]api.Ref {
+	strays := map[api.Ref]api.Ref{}
 	for o := range used {
-		made, exists := c.caches.copied(object{h.Namespace, o})
+		made, exists := c.caches.copied(o.In(h.Namespace))
 		if !exists {
 			continue
 		}
@@ -123,7 +123,7 @@ func (c *Controller) strays(h *cachedWorkload, used map[trigger.Object]bool) map
 		if err != nil || of.Kind != o.Kind || !inConfig && !slices.Contains(h.Triggers, of) {
 			continue
 		}
-		if !used[of] && !used[triggerOf(of.Kind, h.Config[of])] {
+		if !used[of] && !used[of.Named(h.Config[of])] {
 			strays[o] = of
 		}
 	}
@@ -132,7 +132,7 @@ func (c *Controller) strays(h *cachedWorkload, used map[trigger.Object]bool) map
 
 // wanted returns the config of a workload by what its triggers are now, or why pods could not run
 // with it.
-func (c *Controller) wanted(h *cachedWorkload, strays map[trigger.Object]trigger.Object) (trigger.Config, string) {
+func (c *Controller) wanted(h *cachedWorkload, strays map[api.Ref]api.Ref) (trigger.Config, string) {
 	config := trigger.Config{}
 	var problems []string
 	for _, o := range h.Triggers {
@@ -146,11 +146,11 @@ func (c *Controller) wanted(h *cachedWorkload, strays map[trigger.Object]trigger
 }
 
 // usesOf returns the uses of an object in a template, under its own name or that of a copy.
-func usesOf(h *cachedWorkload, o trigger.Object, strays map[trigger.Object]trigger.Object) []template.Use {
+func usesOf(h *cachedWorkload, o api.Ref, strays map[api.Ref]api.Ref) []template.Use {
 	var uses []template.Use
 	for _, use := range h.Uses {
 		stray, isStray := strays[use.Object]
-		if use.Object == o || use.Object == triggerOf(o.Kind, h.Config[o]) || isStray && stray == o {
+		if use.Object == o || use.Object == o.Named(h.Config[o]) || isStray && stray == o {
 			uses = append(uses, use)
 		}
 	}
@@ -159,11 +159,11 @@ func usesOf(h *cachedWorkload, o trigger.Object, strays map[trigger.Object]trigg
 
 // wantedVersion returns what a config has for a trigger as it is now: the name of its copy if the
 // template uses it, and nothing when it does not exist and need not.
-func (c *Controller) wantedVersion(h *cachedWorkload, o trigger.Object, uses []template.Use) (version, problem string) {
+func (c *Controller) wantedVersion(h *cachedWorkload, o api.Ref, uses []template.Use) (version, problem string) {
 	if o.Kind == api.Secret && !c.cfg.Secrets {
 		return "", fmt.Sprintf("%s: the controller runs with --secrets=false", o)
 	}
-	s, exists := c.caches.source(object{h.Namespace, o})
+	s, exists := c.caches.source(o.In(h.Namespace))
 	switch {
 	case exists && s.IsReleased:
 		return "", fmt.Sprintf("%s has the annotation %s, so its edits reach pods without a rollout: remove the annotation, or %s from %s",

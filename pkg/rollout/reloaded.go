@@ -8,7 +8,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
@@ -21,7 +20,7 @@ func askOfReloader(w workload.Workload) reloader.Workload {
 // knownMatches are what regular expressions of Reloader match, and what decides about that.
 type knownMatches struct {
 	patterns map[api.Kind][]string
-	used     []trigger.Object
+	used     []api.Ref
 	matches  reloader.Matches
 }
 
@@ -39,7 +38,7 @@ func (c *Controller) addReloaded(h *cachedWorkload) time.Duration {
 		return wait
 	}
 	var err error
-	h.Triggers, err = ask.Triggers(func(o trigger.Object) reloader.Mark { return c.markOf(h, o) })
+	h.Triggers, err = ask.Triggers(func(o api.Ref) reloader.Mark { return c.markOf(h, o) })
 	h.addTrouble("", err)
 	h.OptedIn = len(h.Triggers) > 0 || h.Trouble != ""
 	return 0
@@ -69,8 +68,8 @@ func (c *Controller) match(h *cachedWorkload, ask reloader.Workload) (reloader.M
 // markOf returns what the annotations of a source mean for a workload. A source that was deleted
 // has the mark by which it became a trigger: pods that need the source could not start without its
 // copy.
-func (c *Controller) markOf(h *cachedWorkload, o trigger.Object) reloader.Mark {
-	source, exists := c.caches.source(object{h.Namespace, o})
+func (c *Controller) markOf(h *cachedWorkload, o api.Ref) reloader.Mark {
+	source, exists := c.caches.source(o.In(h.Namespace))
 	_, isInConfig := h.Config[o]
 	switch {
 	case !exists && isInConfig:
@@ -86,10 +85,10 @@ func (c *Controller) markOf(h *cachedWorkload, o trigger.Object) reloader.Mark {
 
 // sourcesUsedBy returns the sources that a pod template uses by their names or by those of copies,
 // without those that the controller may not read.
-func (c *Controller) sourcesUsedBy(h *cachedWorkload) []trigger.Object {
+func (c *Controller) sourcesUsedBy(h *cachedWorkload) []api.Ref {
 	used := h.usedSources()
 	for i, o := range used {
-		made, isCopy := c.caches.copied(object{h.Namespace, o})
+		made, isCopy := c.caches.copied(o.In(h.Namespace))
 		if !isCopy {
 			continue
 		}
@@ -97,16 +96,16 @@ func (c *Controller) sourcesUsedBy(h *cachedWorkload) []trigger.Object {
 			used[i] = of
 		}
 	}
-	return slices.DeleteFunc(used, func(o trigger.Object) bool { return o.Kind == api.Secret && !c.cfg.Secrets })
+	return slices.DeleteFunc(used, func(o api.Ref) bool { return o.Kind == api.Secret && !c.cfg.Secrets })
 }
 
 // reloadedBy returns the workloads that annotations of Reloader decide about and whose pod
 // templates use an object, or may use it.
-func (c *Controller) reloadedBy(o object) []*cachedWorkload {
-	return slices.DeleteFunc(c.caches.reloadedIn(o.namespace), func(h *cachedWorkload) bool {
+func (c *Controller) reloadedBy(o api.Ref) []*cachedWorkload {
+	return slices.DeleteFunc(c.caches.reloadedIn(o.Namespace), func(h *cachedWorkload) bool {
 		last, isKnown := c.uses.of(h.is.Ref, h.Sum)
 		full := *h // Objects of the caches are shared.
 		full.Uses = last.uses
-		return isKnown && !slices.Contains(c.sourcesUsedBy(&full), o.Object)
+		return isKnown && !slices.Contains(c.sourcesUsedBy(&full), o.Local())
 	})
 }

@@ -100,11 +100,11 @@ func TestReloaded(t *testing.T) {
 			if !strings.Contains(h.Trouble, test.trouble) || test.trouble == "" && h.Trouble != "" {
 				t.Errorf("trouble = %q, want %q", h.Trouble, test.trouble)
 			}
-			foo := object{"shop", triggerOf(api.ConfigMap, "foo")}
+			foo := api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: "foo"}
 			if got := slices.Contains(c.reloadedBy(foo), item); got != item.IsReloaded {
 				t.Errorf("an edit of the source queues the workload: %t, want %t", got, item.IsReloaded)
 			}
-			if got := c.reloadedBy(object{"shop", triggerOf(api.ConfigMap, "unused")}); len(got) > 0 {
+			if got := c.reloadedBy(api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: "unused"}); len(got) > 0 {
 				t.Errorf("an edit of what the template does not use queues %d workloads", len(got))
 			}
 		})
@@ -125,7 +125,7 @@ func addSource(t *testing.T, c *Controller, kind api.Kind, source any) {
 // Without its mark, the source would be no trigger, and the pods of the next template could not start.
 func TestDeletedSource(t *testing.T) {
 	t.Parallel()
-	foo, bar := triggerOf(api.ConfigMap, "foo"), triggerOf(api.ConfigMap, "bar")
+	foo, bar := api.Ref{Kind: api.ConfigMap, Name: "foo"}, api.Ref{Kind: api.ConfigMap, Name: "bar"}
 	tests := map[string]trigger.Config{
 		"the only one":   {foo: "foo-0123456789"},
 		"one of two":     {foo: "foo-0123456789", bar: "bar-0123456789"},

@@ -150,7 +150,7 @@ func (c *Controller) reportRollout(h *cachedWorkload, s plan.State, d plan.Decis
 	c.event(h, notice{corev1.EventTypeNormal, ReasonRolledOut, "The pod template uses " + changes(s.Template, d.Config)})
 	for _, o := range d.Config.Objects() {
 		name := d.Config[o]
-		source, exists := c.caches.source(object{h.Namespace, o})
+		source, exists := c.caches.source(o.In(h.Namespace))
 		if name == s.Template[o] || !exists || !c.events.Take(h.Namespace) {
 			continue
 		}
@@ -179,7 +179,7 @@ func undoneText(h *cachedWorkload, s plan.State, d plan.Decision) string {
 
 // unknownTrigger explains that a trigger does not exist and that nothing uses it, mostly a typing
 // error, and what to type.
-func (h *cachedWorkload) unknownTrigger(o trigger.Object) string {
+func (h *cachedWorkload) unknownTrigger(o api.Ref) string {
 	text := fmt.Sprintf("%s triggers rollouts, but does not exist, and the pod template does not use it", o)
 	_, annotation, isWritten := trigger.Wanted(h.is.Annotations)
 	listed := annotation
@@ -202,12 +202,12 @@ func (h *cachedWorkload) unknownTrigger(o trigger.Object) string {
 }
 
 // usedSources returns the sources that the pod template uses, also by their copies, in order.
-func (h *cachedWorkload) usedSources() []trigger.Object {
-	sources := map[trigger.Object]trigger.Object{}
+func (h *cachedWorkload) usedSources() []api.Ref {
+	sources := map[api.Ref]api.Ref{}
 	for source, copied := range h.Config.Copies() {
-		sources[triggerOf(source.Kind, copied)] = source
+		sources[source.Named(copied)] = source
 	}
-	var used []trigger.Object
+	var used []api.Ref
 	for _, use := range h.Uses {
 		if source, isCopy := sources[use.Object]; isCopy {
 			used = append(used, source)
@@ -221,7 +221,7 @@ func (h *cachedWorkload) usedSources() []trigger.Object {
 
 // nearest returns the object that was probably meant, of the same kind rather than of the other, or
 // o itself.
-func nearest(o trigger.Object, used []trigger.Object) trigger.Object {
+func nearest(o api.Ref, used []api.Ref) api.Ref {
 	var same, names []string
 	for _, u := range used {
 		names = append(names, u.Name)
@@ -230,10 +230,10 @@ func nearest(o trigger.Object, used []trigger.Object) trigger.Object {
 		}
 	}
 	if name := api.Closest(o.Name, same); name != "" {
-		return triggerOf(o.Kind, name)
+		return o.Named(name)
 	}
 	name := api.Closest(o.Name, names)
-	if at := slices.IndexFunc(used, func(u trigger.Object) bool { return u.Name == name }); at >= 0 {
+	if at := slices.IndexFunc(used, func(u api.Ref) bool { return u.Name == name }); at >= 0 {
 		return used[at]
 	}
 	if len(used) == 1 {
@@ -243,7 +243,7 @@ func nearest(o trigger.Object, used []trigger.Object) trigger.Object {
 }
 
 // namesOf names a few of the objects.
-func namesOf(objects []trigger.Object) string {
+func namesOf(objects []api.Ref) string {
 	const most = 5
 	text := strings.ReplaceAll(trigger.Format(objects[:min(most, len(objects))]), ",", ", ")
 	if more := len(objects) - most; more > 0 {
@@ -277,13 +277,13 @@ func changes(from, to trigger.Config) string {
 }
 
 // hasSame reports whether a config has an object with this version already.
-func hasSame(c trigger.Config, o trigger.Object, version string) bool {
+func hasSame(c trigger.Config, o api.Ref, version string) bool {
 	before, found := c[o]
 	return found && before == version
 }
 
 // reportNameTaken reports to the workloads that need a copy that another object has its name.
-func (c *Controller) reportNameTaken(o object, err error) {
+func (c *Controller) reportNameTaken(o api.Ref, err error) {
 	if !c.reportedGone.replace(o, err.Error()) {
 		return
 	}
@@ -294,7 +294,7 @@ func (c *Controller) reportNameTaken(o object, err error) {
 
 // reportGone reports a copy that is gone for good to the workloads whose pods use it, or would use
 // it after an undo.
-func (c *Controller) reportGone(o object) {
+func (c *Controller) reportGone(o api.Ref) {
 	if !c.reportedGone.replace(o, "gone") {
 		return
 	}
@@ -302,7 +302,7 @@ func (c *Controller) reportGone(o object) {
 	for _, h := range c.caches.workloadsUsing(o) {
 		told[h.UID] = true
 		c.event(h, notice{corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("%s was deleted, and its source has another content now: new pods cannot start. "+
-			"To use the source as it is now, edit it; to go back: kubectl rollout undo %s", o.Object, h.is.Ref)})
+			"To use the source as it is now, edit it; to go back: kubectl rollout undo %s", o.Local(), h.is.Ref)})
 	}
 	for _, r := range c.caches.revisionsUsing(o) {
 		h, exists := c.caches.workloadOf(r)
@@ -311,7 +311,7 @@ func (c *Controller) reportGone(o object) {
 		}
 		told[h.UID] = true
 		c.event(h, notice{corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("%s was deleted, and its source has another content now: "+
-			"pods of %s %s, which uses it, cannot start. It is made again when the source has that content again", o.Object, r.is.Kind, r.Name)})
+			"pods of %s %s, which uses it, cannot start. It is made again when the source has that content again", o.Local(), r.is.Kind, r.Name)})
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // mostNames is how many names of copies a rule gets. Anybody who may create ConfigMaps or Secrets
@@ -44,9 +44,9 @@ func (c *Controller) namesOf(role *cachedRole, rule rbacv1.PolicyRule) (names []
 		if !isRuleFor(rule, source) {
 			continue
 		}
-		wanted = append(wanted, c.copyNames(object{role.Namespace, source})...)
+		wanted = append(wanted, c.copyNames(source.In(role.Namespace))...)
 		names = slices.DeleteFunc(names, func(name string) bool {
-			return copies.IsName(source.Name, name) && !slices.ContainsFunc(role.Sources, func(o trigger.Object) bool { return o.Name == name })
+			return copies.IsName(source.Name, name) && !slices.ContainsFunc(role.Sources, func(o api.Ref) bool { return o.Name == name })
 		})
 	}
 	chosen := c.chooseNames(wanted)
@@ -62,7 +62,7 @@ func (c *Controller) namesOf(role *cachedRole, rule rbacv1.PolicyRule) (names []
 
 // namedCopy is a copy that a rule can name.
 type namedCopy struct {
-	object
+	api.Ref
 
 	// isNext means that it has the present content of its source. It may not be there yet.
 	isNext    bool
@@ -75,10 +75,12 @@ func (c *Controller) chooseNames(wanted []namedCopy) []namedCopy {
 	if len(wanted) <= mostNames {
 		return wanted
 	}
-	isUsed := func(o object) bool { return len(c.caches.workloadsUsing(o)) > 0 || len(c.caches.revisionsUsing(o)) > 0 }
+	isUsed := func(o api.Ref) bool {
+		return len(c.caches.workloadsUsing(o)) > 0 || len(c.caches.revisionsUsing(o)) > 0
+	}
 	var chosen, others []namedCopy
 	for _, one := range wanted {
-		if one.isNext || isUsed(one.object) {
+		if one.isNext || isUsed(one.Ref) {
 			chosen = append(chosen, one)
 		} else {
 			others = append(others, one)
@@ -92,17 +94,17 @@ func (c *Controller) chooseNames(wanted []namedCopy) []namedCopy {
 
 // copyNames returns the copies of a source: those that there are, and that of its present content.
 // So a Role has the name before the copy is made.
-func (c *Controller) copyNames(source object) []namedCopy {
+func (c *Controller) copyNames(source api.Ref) []namedCopy {
 	var named []namedCopy
 	next := ""
 	if s, exists := c.caches.source(source); exists && s.Problem == "" && !s.IsReleased && !c.isTaken(source, s.CopyName) {
 		next = s.CopyName
-		named = append(named, namedCopy{object: object{source.namespace, triggerOf(source.Kind, next)}, isNext: true})
+		named = append(named, namedCopy{Ref: source.Named(next), isNext: true})
 	}
 	for _, made := range c.caches.copiesOf(source) {
 		if made.Name != next && c.isCopyOf(source, made) {
-			o := object{source.namespace, triggerOf(source.Kind, made.Name)}
-			named = append(named, namedCopy{object: o, createdAt: made.CreationTimestamp.Time})
+			o := source.Named(made.Name)
+			named = append(named, namedCopy{Ref: o, createdAt: made.CreationTimestamp.Time})
 		}
 	}
 	return named
@@ -110,19 +112,19 @@ func (c *Controller) copyNames(source object) []namedCopy {
 
 // isCopyOf reports whether an object with the label of copies is one of a source, by its
 // annotations. If somebody has damaged the digest, the config of a pod template counts.
-func (c *Controller) isCopyOf(source object, made *cachedCopy) bool {
-	if copies.IsMarkedAs(source.Object, made.Name, made.Annotations) {
+func (c *Controller) isCopyOf(source api.Ref, made *cachedCopy) bool {
+	if copies.IsMarkedAs(source.Local(), made.Name, made.Annotations) {
 		return true
 	}
 	of, err := copies.SourceOf(made.Annotations)
-	return err == nil && of == source.Object && copies.IsName(source.Name, made.Name) &&
-		slices.Contains(c.originsOf(object{source.namespace, triggerOf(source.Kind, made.Name)}), of)
+	return err == nil && of == source.Local() && copies.IsName(source.Name, made.Name) &&
+		slices.Contains(c.originsOf(source.Named(made.Name)), of)
 }
 
 // isTaken reports whether an object that is no copy of a source has the name of one. The hash in
 // that name is short, and users choose the content.
-func (c *Controller) isTaken(source object, name string) bool {
-	o := object{source.namespace, triggerOf(source.Kind, name)}
+func (c *Controller) isTaken(source api.Ref, name string) bool {
+	o := source.Named(name)
 	if other, exists := c.caches.source(o); exists {
 		// A copy that has lost its label is among the sources until the controller gives it back.
 		// Its name ends in the digits of its content.

@@ -33,7 +33,7 @@ type cachedRole struct {
 	metav1.ObjectMeta
 
 	// Sources are those of which the Role is to name the copies.
-	Sources []trigger.Object
+	Sources []api.Ref
 	Rules   []rbacv1.PolicyRule
 	// ChangedAt is when it was last written, by the API server's clock and in whole seconds.
 	ChangedAt time.Time
@@ -78,7 +78,7 @@ func roleIndexers() cache.Indexers {
 }
 
 // isRuleFor reports whether a rule is for one kind of object, and names the source.
-func isRuleFor(rule rbacv1.PolicyRule, source trigger.Object) bool {
+func isRuleFor(rule rbacv1.PolicyRule, source api.Ref) bool {
 	return slices.Equal(rule.APIGroups, []string{corev1.GroupName}) &&
 		slices.Equal(rule.Resources, []string{source.Kind.Resource() + "s"}) && slices.Contains(rule.ResourceNames, source.Name)
 }
@@ -87,7 +87,7 @@ func (c *caches) role(key types.NamespacedName) (*cachedRole, bool) {
 	return find[*cachedRole](c.roles, key.Namespace, key.Name)
 }
 
-func (c *caches) rolesFor(source object) []*cachedRole {
+func (c *caches) rolesFor(source api.Ref) []*cachedRole {
 	return indexed[*cachedRole](c.roles, bySource, source.String())
 }
 
@@ -102,9 +102,9 @@ func (c *Controller) roleChanged(old, now any) {
 }
 
 // queueRolesNaming queues the Roles that may name an object, if its name is one of a copy.
-func (c *Controller) queueRolesNaming(o object) {
+func (c *Controller) queueRolesNaming(o api.Ref) {
 	if source, _, ok := copies.SplitName(o.Name); ok {
-		c.queueRoles(object{o.namespace, triggerOf(o.Kind, source)})
+		c.queueRoles(o.Named(source))
 	}
 }
 
@@ -119,16 +119,16 @@ func (c *Controller) queueRolesOfCopy(kind api.Kind, old, now any) {
 		if made == nil {
 			continue
 		}
-		c.queueRolesNaming(object{made.Namespace, triggerOf(kind, made.Name)})
+		c.queueRolesNaming(api.Ref{Kind: kind, Namespace: made.Namespace, Name: made.Name})
 		if source, err := copies.SourceOf(made.Annotations); err == nil {
-			c.queueRoles(object{made.Namespace, source})
+			c.queueRoles(source.In(made.Namespace))
 		}
 	}
 }
 
 // queueRoles queues the Roles that are to name the copies of a source, after a short wait. Further
 // changes in that time cause no further look.
-func (c *Controller) queueRoles(source object) {
+func (c *Controller) queueRoles(source api.Ref) {
 	for _, role := range c.caches.rolesFor(source) {
 		c.roles.AddAfter(keyOf(role), folding)
 	}
@@ -206,11 +206,11 @@ func (c *Controller) reportRole(ctx context.Context, role *cachedRole, reason, t
 
 // ensureNamed sees that each Role which is to name the copies of a source names the next one, and
 // that the API server has had the time to notice.
-func (c *Controller) ensureNamed(ctx context.Context, source object, name string) error {
+func (c *Controller) ensureNamed(ctx context.Context, source api.Ref, name string) error {
 	roles := c.caches.rolesFor(source)
 	if len(roles) > 0 && c.isTaken(source, name) {
 		return &heldError{forAccess: true, text: fmt.Sprintf("%s %s/%s %v: delete it, or rename it if it is yours",
-			source.Kind.Resource(), source.namespace, name, copies.ErrNotThatCopy)}
+			source.Kind.Resource(), source.Namespace, name, copies.ErrNotThatCopy)}
 	}
 	for _, role := range roles {
 		patch, _ := c.namesPatch(role)

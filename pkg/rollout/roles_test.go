@@ -207,7 +207,7 @@ func TestWritesOfRolesAreCharged(t *testing.T) {
 		if sent != requestBurst {
 			t.Errorf("%d writes at once, want %d", sent, requestBurst)
 		}
-		foo := object{"shop", triggerOf(api.Secret, "foo")}
+		foo := api.Ref{Kind: api.Secret, Namespace: "shop", Name: "foo"}
 		var putOff *putOffError
 		if err := c.ensureNamed(t.Context(), foo, "foo-0000000002"); !errors.As(err, &putOff) || putOff.wait <= 0 || sent != requestBurst {
 			t.Errorf("for a workload: %v, and %d writes, want that it is put off", err, sent)
@@ -228,7 +228,7 @@ func TestEditsAreOneLookAtARole(t *testing.T) {
 		defer c.roles.ShutDown()
 		add(t, c.caches.roles, roleOfFoo(t))
 		for range 100 {
-			c.queueRoles(object{"shop", triggerOf(api.Secret, "foo")})
+			c.queueRoles(api.Ref{Kind: api.Secret, Namespace: "shop", Name: "foo"})
 			sleep(t, time.Millisecond)
 		}
 		if got := c.roles.Len(); got != 0 {

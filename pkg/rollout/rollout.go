@@ -31,7 +31,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
@@ -120,13 +119,13 @@ type Controller struct {
 	cfg          Config
 	caches       *caches
 	workloads    workqueue.TypedRateLimitingInterface[workload.Ref]
-	copies       workqueue.TypedRateLimitingInterface[object]
+	copies       workqueue.TypedRateLimitingInterface[api.Ref]
 	roles        workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	pacer        *pacer
 	progress     *progressTracker
 	access       *accessWaits
 	reported     *reportedTexts[workload.Ref]
-	reportedGone *reportedTexts[object]
+	reportedGone *reportedTexts[api.Ref]
 	reportedRole *reportedTexts[types.NamespacedName]
 	verified     *verified
 	uses         *templateUses
@@ -148,7 +147,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{
 		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate), progress: newProgressTracker(cfg.ProgressDeadline), access: newAccessWaits(),
-		reported: newReportedTexts[workload.Ref](), reportedGone: newReportedTexts[object](), verified: &verified{uids: map[object]types.UID{}}, written: map[workload.Ref]string{},
+		reported: newReportedTexts[workload.Ref](), reportedGone: newReportedTexts[api.Ref](), verified: &verified{uids: map[api.Ref]types.UID{}}, written: map[workload.Ref]string{},
 		reportedRole:   newReportedTexts[types.NamespacedName](),
 		uses:           newTemplateUses(),
 		attributeBytes: fairqueue.NewAllowance(textRate, textBurst), requests: fairqueue.NewAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), events: fairqueue.NewAllowance(eventRate, eventBurst),
@@ -185,7 +184,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer stop()
 	// Queues have goroutines from their beginning.
 	c.workloads = newQueue(func(ref workload.Ref) string { return ref.Namespace }, fairqueue.Metrics{Name: queueWorkloads, Provider: c.cfg.Queues})
-	c.copies = newQueue(func(o object) string { return o.namespace }, fairqueue.Metrics{Name: queueCopies, Provider: c.cfg.Queues})
+	c.copies = newQueue(func(o api.Ref) string { return o.Namespace }, fairqueue.Metrics{Name: queueCopies, Provider: c.cfg.Queues})
 	c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{Name: queueRoles, Provider: c.cfg.Queues})
 	wg.Go(func() { c.caches.run(ctx) })
 	wg.Go(func() {
@@ -203,7 +202,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			workloop.Loop[workload.Ref]{Queue: c.workloads, Do: c.reconcile, Panics: c.cfg.Panics, Name: queueWorkloads}.Run(ctx)
 		})
 		wg.Go(func() {
-			workloop.Loop[object]{Queue: c.copies, Do: c.reconcileCopy, Panics: c.cfg.Panics, Name: queueCopies}.Run(ctx)
+			workloop.Loop[api.Ref]{Queue: c.copies, Do: c.reconcileCopy, Panics: c.cfg.Panics, Name: queueCopies}.Run(ctx)
 		})
 		wg.Go(func() {
 			workloop.Loop[types.NamespacedName]{Queue: c.roles, Do: c.reconcileRole, Panics: c.cfg.Panics, Name: queueRoles}.Run(ctx)
@@ -256,9 +255,9 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 	if !ok {
 		return
 	}
-	o := object{s.Namespace, triggerOf(kind, s.Name)}
+	o := api.Ref{Kind: kind, Namespace: s.Namespace, Name: s.Name}
 	if _, _, ok := copies.SplitName(s.Name); ok { // It may be a copy that has lost its label.
-		c.queueCopies(s.Namespace, []trigger.Object{o.Object})
+		c.queueCopies(s.Namespace, []api.Ref{o.Local()})
 	}
 	for _, h := range slices.Concat(c.caches.triggeredBy(o), c.reloadedBy(o)) {
 		c.workloads.Add(h.is.Ref)
@@ -266,13 +265,13 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 	before, _ := old.(*cachedSource)
 	if before == nil || !before.Carried.IsEqual(s.Carried) || before.Problem != s.Problem {
 		for _, made := range c.caches.copiesOf(o) {
-			c.copies.Add(object{made.Namespace, triggerOf(kind, made.Name)})
+			c.copies.Add(api.Ref{Kind: kind, Namespace: made.Namespace, Name: made.Name})
 		}
 	}
 	if before != nil && now != nil && before.CopyName == s.CopyName {
 		return
 	}
-	c.copies.Add(object{s.Namespace, triggerOf(kind, s.CopyName)}) // The copy may be missing.
+	c.copies.Add(api.Ref{Kind: kind, Namespace: s.Namespace, Name: s.CopyName}) // The copy may be missing.
 	c.queueRoles(o)
 	c.queueRolesNaming(o)
 }
@@ -289,9 +288,9 @@ func (c *Controller) copyChanged(kind api.Kind, old, now any) {
 		return
 	}
 	if now == nil {
-		c.verified.forget(object{made.Namespace, triggerOf(kind, made.Name)})
+		c.verified.forget(api.Ref{Kind: kind, Namespace: made.Namespace, Name: made.Name})
 	}
-	c.queueCopies(made.Namespace, []trigger.Object{triggerOf(kind, made.Name)}) // Also when it is gone: somebody may need it.
+	c.queueCopies(made.Namespace, []api.Ref{{Kind: kind, Name: made.Name}}) // Also when it is gone: somebody may need it.
 	c.queueRolesOfCopy(kind, old, now)
 }
 
@@ -327,16 +326,12 @@ func (c *Controller) revisionChanged(old, now any) {
 }
 
 // queueCopies queues copies after a short wait. Further changes in that time cause no further look.
-func (c *Controller) queueCopies(namespace string, objects []trigger.Object) {
+func (c *Controller) queueCopies(namespace string, objects []api.Ref) {
 	for _, o := range objects {
-		key, wait := object{namespace, o}, folding
+		key, wait := o.In(namespace), folding
 		if made, found := c.caches.copied(key); found && len(made.OwnerReferences) >= manyOwners {
 			wait = longFolding
 		}
 		c.copies.AddAfter(key, wait)
 	}
-}
-
-func triggerOf(kind api.Kind, name string) trigger.Object {
-	return trigger.Object{Kind: kind, Name: name}
 }

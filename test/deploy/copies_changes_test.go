@@ -10,7 +10,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // A tryToChange is a patch of an object, or its deletion.
@@ -60,7 +59,7 @@ func (by *thief) newExisting(t *testing.T, kind api.Kind) *existing {
 	maps.DeleteFunc(e.lost.meta.Labels, func(key, _ string) bool { return key == copyOf })
 	e.foreign.meta.Labels, e.foreign.meta.Annotations = nil, nil
 	*e.unmarked.immutable = new(true)
-	labels, annotations, err := e.bare.restore(trigger.Object{Kind: kind, Name: "web"})
+	labels, annotations, err := e.bare.restore(api.Ref{Kind: kind, Name: "web"})
 	if err != nil {
 		t.Fatal(err)
 	}

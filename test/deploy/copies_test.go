@@ -13,7 +13,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	releases "github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // written is a ConfigMap or a Secret before somebody writes it.
@@ -51,7 +50,7 @@ func (w *written) setData(content string) {
 	w.configMap.Data = map[string]string{"a": content}
 }
 
-func (w *written) restore(source trigger.Object) (labels, annotations map[string]any, err error) {
+func (w *written) restore(source api.Ref) (labels, annotations map[string]any, err error) {
 	if w.secret != nil {
 		return copies.Restore(w.secret, source)
 	}

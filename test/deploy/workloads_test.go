@@ -172,9 +172,9 @@ func (by *thief) template(t *testing.T, resource string) *corev1.PodTemplateSpec
 // pointed returns the operations by which the controller makes a template name other objects.
 func (by *thief) pointed(t *testing.T, resource string, names map[string]string) string {
 	t.Helper()
-	to := map[trigger.Object]string{}
+	to := map[api.Ref]string{}
 	for from, name := range names {
-		to[trigger.Object{Kind: api.ConfigMap, Name: from}], to[trigger.Object{Kind: api.Secret, Name: from}] = name, name
+		to[api.Ref{Kind: api.ConfigMap, Name: from}], to[api.Ref{Kind: api.Secret, Name: from}] = name, name
 	}
 	changes, err := podtemplate.Point(by.template(t, resource), podtemplate.Place{Namespace: by.team, Driver: "csi.liveconfig.internal"}, to)
 	if err != nil {

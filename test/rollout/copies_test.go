@@ -98,7 +98,7 @@ func TestCopiesAreWhatTheirSourcesAre(t *testing.T) {
 		s.checkCopy(o, name)
 	}
 
-	secret := trigger.Object{Kind: api.Secret, Name: "opaque"}
+	secret := api.Ref{Kind: api.Secret, Name: "opaque"}
 	s.kubectl("patch", "secret", "opaque", "--patch", `{"stringData": {"any": "more"}}`)
 	if s.follows("web", strings.Split(list, ",")...)[secret] == config[secret] {
 		t.Errorf("the edit of %s did not change its copy", secret)
@@ -107,7 +107,7 @@ func TestCopiesAreWhatTheirSourcesAre(t *testing.T) {
 }
 
 // checkCopy compares a copy with its source.
-func (s *site) checkCopy(o trigger.Object, name string) {
+func (s *site) checkCopy(o api.Ref, name string) {
 	s.t.Helper()
 	var source, made metav1.Object
 	var immutable *bool
@@ -255,7 +255,7 @@ func TestDeletedCopiesAreMadeAgain(t *testing.T) {
 	s := newSite(t)
 	s.configMap("foo", "one")
 	s.apply(deployment("web"))
-	foo := trigger.Object{Kind: api.ConfigMap, Name: "foo"}
+	foo := api.Ref{Kind: api.ConfigMap, Name: "foo"}
 	first := s.follows("web", "configmap/foo")[foo]
 	s.ownedByRevisions(first, 1)
 	before := s.configMapNow(first)

@@ -16,7 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-var fooMap = trigger.Object{Kind: api.ConfigMap, Name: "foo"}
+var fooMap = api.Ref{Kind: api.ConfigMap, Name: "foo"}
 
 // ownedByRevisions waits until a copy has so many owners, all of which are revisions, and none in the way of their removal.
 func (s *site) ownedByRevisions(name string, count int) {
@@ -76,7 +76,7 @@ func TestWorkloadsShareACopy(t *testing.T) {
 	s.configMap("bar", "one")
 	one := s.follows("web", "configmap/foo")[fooMap]
 	s.follows("api", "configmap/foo")
-	bar := s.follows("old", "configmap/bar")[trigger.Object{Kind: api.ConfigMap, Name: "bar"}]
+	bar := s.follows("old", "configmap/bar")[api.Ref{Kind: api.ConfigMap, Name: "bar"}]
 	s.left(one, bar)
 	s.ownedByRevisions(one, 2)
 	s.configMap("foo", "two")

@@ -16,7 +16,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // newRolesSite returns a site whose controller may write Roles and does not run yet. The service account web may read the
@@ -142,7 +141,7 @@ func TestRoleNamesCopies(t *testing.T) {
 	var made []string
 	for _, value := range []string{"one", "two", "three"} {
 		s.key(value)
-		name := s.follows("web", "secret/key")[trigger.Object{Kind: api.Secret, Name: "key"}]
+		name := s.follows("web", "secret/key")[api.Ref{Kind: api.Secret, Name: "key"}]
 		s.wantReads(web, name)
 		made = append(made, name)
 	}

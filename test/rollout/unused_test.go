@@ -14,7 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-var keySecret = trigger.Object{Kind: api.Secret, Name: "key"}
+var keySecret = api.Ref{Kind: api.Secret, Name: "key"}
 
 // copiedSecrets returns the copies of Secrets in the namespace.
 func (s *site) copiedSecrets() []corev1.Secret {

@@ -116,7 +116,7 @@ func TestEveryUse(t *testing.T) {
 	s.apply(everyUse("foo", "key"))
 	s.settled("web")
 	plain := s.deployment("web").Spec.Template
-	foo, key := trigger.Object{Kind: api.ConfigMap, Name: "foo"}, trigger.Object{Kind: api.Secret, Name: "key"}
+	foo, key := api.Ref{Kind: api.ConfigMap, Name: "foo"}, api.Ref{Kind: api.Secret, Name: "key"}
 	is := func(when string, config trigger.Config, revisions int) {
 		t.Helper()
 		want := s.wouldBe(everyUse(config[foo], config[key]))
@@ -204,7 +204,7 @@ func TestTriggersChange(t *testing.T) {
 		}
 		want := []string{"foo", "bar"}
 		for i, name := range want {
-			if copied := config[trigger.Object{Kind: api.ConfigMap, Name: name}]; copied != "" {
+			if copied := config[api.Ref{Kind: api.ConfigMap, Name: name}]; copied != "" {
 				want[i] = copied
 			}
 		}

@@ -84,7 +84,7 @@ func (o *command) readMarks(files []manifest.File) {
 			}
 			for _, is := range objectsIn(document) {
 				if is.isSource() {
-					source := trigger.Object{Kind: api.Kind(is.Kind), Name: is.Metadata.Name}
+					source := api.Ref{Kind: api.Kind(is.Kind), Name: is.Metadata.Name}
 					o.marks[source.In(o.namespace(is))] = reloader.MarkOf(is.Metadata.Annotations)
 				}
 			}
@@ -134,8 +134,8 @@ func (o *command) triggers(is object, say func(string, ...any)) ([]manifest.Repl
 	case err != nil:
 		return nil, fmt.Errorf("the pod template: %w", err)
 	}
-	var unknown []trigger.Object
-	triggers, err := asks.Triggers(func(source trigger.Object) reloader.Mark {
+	var unknown []api.Ref
+	triggers, err := asks.Triggers(func(source api.Ref) reloader.Mark {
 		mark, isKnown := o.marks[source.In(o.namespace(is))]
 		if !isKnown && !slices.Contains(unknown, source) {
 			unknown = append(unknown, source)
@@ -161,8 +161,8 @@ func (o *command) triggers(is object, say func(string, ...any)) ([]manifest.Repl
 }
 
 // remarkUnknown prints what depends on annotations of sources that are not among the manifests.
-func remarkUnknown(say func(string, ...any), unknown, triggers []trigger.Object) {
-	var with, without []trigger.Object
+func remarkUnknown(say func(string, ...any), unknown, triggers []api.Ref) {
+	var with, without []api.Ref
 	for _, source := range unknown {
 		if slices.Contains(triggers, source) {
 			with = append(with, source)
@@ -180,7 +180,7 @@ func remarkUnknown(say func(string, ...any), unknown, triggers []trigger.Object)
 
 // replaced returns what removes the annotations of Reloader that are read, and adds the triggers
 // where the workload has none.
-func (is object) replaced(triggers []trigger.Object) []manifest.Replacement {
+func (is object) replaced(triggers []api.Ref) []manifest.Replacement {
 	inTemplate := is.path.Field("spec", "template", "metadata")
 	list := removed(inTemplate, is.Spec.Template.Annotations)
 	metadata, annotations := is.path.Field("metadata"), is.Metadata.Annotations

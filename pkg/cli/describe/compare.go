@@ -44,7 +44,7 @@ func fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[a
 }
 
 func sourceIn(at versions.Place, reported *statusz.Volume) PodSource {
-	next := PodSource{Object: Ref(at.Names)}
+	next := PodSource{Object: at.Names}
 	if at.IsCopy() {
 		next.CopyOf = release.NameOf(at.Object)
 	}
@@ -78,7 +78,7 @@ func (p *Pod) sources() []*PodSource {
 // revision has a newer one yet.
 func (p *Pod) explain(template []versions.Place, why string) {
 	for _, s := range p.sources() {
-		isIt := func(at versions.Place) bool { return at.IsCopy() && Ref(at.Names) == s.Object }
+		isIt := func(at versions.Place) bool { return at.IsCopy() && at.Names == s.Object }
 		if s.State == versions.Lagging && s.CopyOf != "" && slices.ContainsFunc(template, isIt) {
 			s.Why = why
 		}
@@ -89,7 +89,7 @@ func (p *Pod) explain(template []versions.Place, why string) {
 // A pod that has it several times counts by the worst.
 func objectOf(ref api.Ref, fact observe.Found, pods []Pod) Object {
 	o := Object{
-		Ref: Ref(ref), Exists: fact.Version != nil, Version: fact.Version, ChangedAt: fact.ChangedAt, Pods: map[versions.State]int{},
+		Ref: ref, Exists: fact.Version != nil, Version: fact.Version, ChangedAt: fact.ChangedAt, Pods: map[versions.State]int{},
 	}
 	if fact.Err != nil {
 		o.Unread = fact.Err.Error()

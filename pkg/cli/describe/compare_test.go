@@ -129,7 +129,7 @@ func TestFillTakesOver(t *testing.T) {
 	want := []PodVolume{{
 		Name: "files", Reported: true, State: statusz.Live, Digest: "d", Bytes: 7, ProjectedAt: noon, CheckedAt: noon, Problem: v.Problem,
 		Sources: []PodSource{{
-			Object: Ref(app), State: versions.Lagging, Why: "forbidden", Since: noon, Projected: version("1"), Known: version("2"),
+			Object: app, State: versions.Lagging, Why: "forbidden", Since: noon, Projected: version("1"), Known: version("2"),
 			KnownAt: noon, Polled: true, Revoked: true, Error: "forbidden",
 		}},
 	}}

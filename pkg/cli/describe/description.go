@@ -86,11 +86,11 @@ type Volume struct {
 
 // Source is one object of a volume, by the attributes.
 type Source struct {
-	Object   Ref    `json:"object"`
-	CopyOf   string `json:"copyOf,omitempty"`
-	Optional bool   `json:"optional"`
-	Items    []Item `json:"items,omitempty"`
-	As       *As    `json:"as,omitempty"`
+	Object   api.Ref `json:"object"`
+	CopyOf   string  `json:"copyOf,omitempty"`
+	Optional bool    `json:"optional"`
+	Items    []Item  `json:"items,omitempty"`
+	As       *As     `json:"as,omitempty"`
 }
 
 // Item is one key, and where it goes.
@@ -108,25 +108,17 @@ type As struct {
 	Mode   string `json:"mode,omitempty"`
 }
 
-// Ref names an object. It is comparable.
-type Ref struct {
-	Kind      api.Kind `json:"kind"`
-	Namespace string   `json:"namespace"`
-	Name      string   `json:"name"`
-}
-
-// in returns the ref as it is called by those in a namespace.
-func (r Ref) in(namespace string) string {
-	name := release.NameOf(api.Ref(r))
-	if r.Namespace != namespace {
-		return name + " of namespace " + r.Namespace
+// nameIn returns how an object is named on a page about a namespace.
+func nameIn(namespace string, ref api.Ref) string {
+	if ref.Namespace != namespace {
+		return ref.Local().String() + " of namespace " + ref.Namespace
 	}
-	return name
+	return ref.Local().String()
 }
 
 // Object is a ConfigMap or Secret as the API has it: what people edit, and no copy of it.
 type Object struct {
-	Ref
+	api.Ref
 
 	// Unread explains why it is not known what the API has. The rest is what nodes and the workload
 	// know then.
@@ -174,7 +166,7 @@ type PodVolume struct {
 
 // PodSource is one object of a volume, as the node reports it.
 type PodSource struct {
-	Object Ref            `json:"object"`
+	Object api.Ref        `json:"object"`
 	CopyOf string         `json:"copyOf,omitempty"`
 	State  versions.State `json:"state"`
 	// Why it is not current, and Since when, if that is known.
@@ -206,7 +198,7 @@ func (v *Volume) describe(spec api.Spec, copies map[api.Ref]api.Ref) {
 	v.UpdatePolicy, v.OnDelete = string(spec.UpdatePolicy), string(spec.OnDelete)
 	v.DefaultMode, v.UID, v.GID = attributes.Mode(spec.DefaultMode), spec.UID, spec.GID
 	for _, src := range spec.Sources {
-		d := Source{Object: Ref(src.Ref), Optional: src.Optional}
+		d := Source{Object: src.Ref, Optional: src.Optional}
 		if source, isCopy := copies[src.Ref]; isCopy {
 			d.CopyOf = release.NameOf(source)
 		}
@@ -252,7 +244,7 @@ func copiesIn(config trigger.Config) []Copy {
 	for _, source := range config.Objects() {
 		next := Copy{Of: source.String(), Unused: uncopied[source]}
 		if name := copied[source]; name != "" {
-			next.Copy = trigger.Object{Kind: source.Kind, Name: name}.String()
+			next.Copy = source.Named(name).String()
 		}
 		copies = append(copies, next)
 	}

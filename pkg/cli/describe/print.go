@@ -145,11 +145,11 @@ func (p *page) volume(d Description, v Volume) {
 	p.table(3, rows)
 }
 
-func called(ref Ref, copyOf, namespace string) string {
+func called(ref api.Ref, copyOf, namespace string) string {
 	if copyOf != "" {
-		return ref.in(namespace) + ", a copy of " + copyOf
+		return nameIn(namespace, ref) + ", a copy of " + copyOf
 	}
-	return ref.in(namespace)
+	return nameIn(namespace, ref)
 }
 
 func owner(v Volume) string {
@@ -232,7 +232,7 @@ func (p *page) objects(d Description) [][]string {
 		if !o.ChangedAt.IsZero() {
 			changed = p.age(o.ChangedAt) + " ago"
 		}
-		rows = append(rows, []string{o.in(d.Namespace), version, changed, tally(o.Pods)})
+		rows = append(rows, []string{nameIn(d.Namespace, o.Ref), version, changed, tally(o.Pods)})
 	}
 	return rows
 }

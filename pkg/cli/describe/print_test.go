@@ -99,8 +99,8 @@ func TestPrintTellsOfCopiesWithoutVolumes(t *testing.T) {
 // everything is a description in which nothing is missing.
 func everything() Description {
 	octal := "0400"
-	tls := Ref{Kind: "Secret", Namespace: "other", Name: "tls"}
-	copied := Ref{Kind: "ConfigMap", Namespace: "shop", Name: "app-1"}
+	tls := api.Ref{Kind: "Secret", Namespace: "other", Name: "tls"}
+	copied := api.Ref{Kind: "ConfigMap", Namespace: "shop", Name: "app-1"}
 	mounts := []Mount{{Container: "web", Path: "/etc/web"}, {Container: "web", Path: "/etc/one", SubPath: "one"}}
 	early := noon.Add(-time.Minute)
 	return Description{
@@ -133,7 +133,7 @@ func everything() Description {
 			{Object: "secret/share", Way: ToMount, Volume: "share", Type: "azureFile"},
 		},
 		Objects: []Object{
-			{Ref: Ref(app), Exists: true, Version: version("12"), ChangedAt: noon, Copy: "app-2", Pods: map[versions.State]int{versions.Lagging: 1, versions.Current: 2}},
+			{Ref: app, Exists: true, Version: version("12"), ChangedAt: noon, Copy: "app-2", Pods: map[versions.State]int{versions.Lagging: 1, versions.Current: 2}},
 			{Ref: tls, Unread: "you may not", Exists: true, Version: version("13")},
 			{Ref: tls, Unread: "you may not"},
 			{Ref: tls},
@@ -176,9 +176,9 @@ func TestVolumesOf(t *testing.T) {
 	want := Volume{
 		Name: "files", UpdatePolicy: "Atomic", OnDelete: "Keep", DefaultMode: "0440", GID: new(7), FSGroup: new(int64(9)),
 		Sources: []Source{
-			{Object: Ref(app1), CopyOf: "configmap/app", Items: []Item{{Key: "a", Path: "b", Mode: "0000"}}},
+			{Object: app1, CopyOf: "configmap/app", Items: []Item{{Key: "a", Path: "b", Mode: "0000"}}},
 			{
-				Object: Ref{Kind: "Secret", Namespace: "other", Name: "s"}, Optional: true,
+				Object: api.Ref{Kind: "Secret", Namespace: "other", Name: "s"}, Optional: true,
 				As: &As{Path: "x", Format: "json", Mode: "0400"},
 			},
 		},

@@ -101,7 +101,7 @@ func problemsOf(volume string, sources []PodSource) []Problem {
 		if !slices.Contains(whys, s.Why) {
 			whys, since[s.Why] = append(whys, s.Why), s.Since
 		}
-		objects[s.Why] = append(objects[s.Why], s.Object.in(s.Object.Namespace))
+		objects[s.Why] = append(objects[s.Why], nameIn(s.Object.Namespace, s.Object))
 	}
 	var found []Problem
 	for _, why := range whys {

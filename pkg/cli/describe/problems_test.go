@@ -6,18 +6,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
 func lagging(name, why string) PodSource {
 	return PodSource{
-		Object: Ref{Kind: "ConfigMap", Namespace: "shop", Name: name}, State: versions.Lagging, Why: why, Since: noon,
+		Object: api.Ref{Kind: "ConfigMap", Namespace: "shop", Name: name}, State: versions.Lagging, Why: why, Since: noon,
 	}
 }
 
 func unknown(name, why string) PodSource {
-	return PodSource{Object: Ref{Kind: "Secret", Namespace: "shop", Name: name}, State: versions.Unknown, Why: why}
+	return PodSource{Object: api.Ref{Kind: "Secret", Namespace: "shop", Name: name}, State: versions.Unknown, Why: why}
 }
 
 func TestProblems(t *testing.T) {

@@ -195,7 +195,7 @@ func (d *report) compareCopies() {
 		if d.Pod != nil || !at.IsCopy() || len(fact.Copies) == 0 || fact.Copies[0] == at.Names.Name {
 			continue
 		}
-		copied := api.Ref{Kind: at.Object.Kind, Name: fact.Copies[0]}
+		copied := at.Object.Named(fact.Copies[0])
 		next := Copy{Of: release.NameOf(at.Object), Copy: release.NameOf(copied)}
 		if !slices.Contains(d.Rollout.Newer, next) {
 			d.Rollout.Newer = append(d.Rollout.Newer, next)

@@ -13,7 +13,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // Mount is where a container sees a volume.
@@ -160,7 +159,7 @@ func othersOf(spec *corev1.PodSpec, namespace string) []Use {
 // logins returns the Secrets that images are pulled with, and those that volumes of other kinds are
 // mounted with, whatever their kinds.
 func logins(spec *corev1.PodSpec) []Use {
-	secret := func(name string) string { return trigger.Object{Kind: api.Secret, Name: name}.String() }
+	secret := func(name string) string { return api.Ref{Kind: api.Secret, Name: name}.String() }
 	var all []Use
 	for i, ref := range spec.ImagePullSecrets {
 		if ref.Name != "" { // An image of a public repository is pulled without it as well.

@@ -32,7 +32,7 @@ func (c *Cluster) RolloutState(ctx context.Context, object runtime.Object) state
 	if !hasRollouts {
 		return state.State{Name: state.NotTriggered}
 	}
-	facts := state.Facts{Workload: w, Newest: map[trigger.Object]string{}}
+	facts := state.Facts{Workload: w, Newest: map[api.Ref]string{}}
 	value, _, _ := reloader.Wanted(w.Annotations, w.Template)
 	objects, _ := trigger.Parse(value) // The state has its mistake.
 	for _, object := range objects {

@@ -59,7 +59,7 @@ type Workload struct {
 	Newest []versions.Place
 
 	driver  string
-	objects []trigger.Object
+	objects []api.Ref
 	// unread are the mistakes of templates and pods: those of one workload have the same. Shown are
 	// the objects of all places.
 	unread map[string]bool
@@ -68,7 +68,7 @@ type Workload struct {
 
 // FindPods finds the pods of a workload and where they show the objects, or every object if objects
 // is empty. It may return an error with what it found all the same.
-func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []trigger.Object) (*Workload, error) {
+func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []api.Ref) (*Workload, error) {
 	selector, err := NewSelector(c.Client, w)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []
 	return t, t.mistakes()
 }
 
-func (c *Cluster) newWorkload(selector *Selector, all []*corev1.Pod, objects []trigger.Object) *Workload {
+func (c *Cluster) newWorkload(selector *Selector, all []*corev1.Pod, objects []api.Ref) *Workload {
 	running, waiting := Running(all)
 	t := &Workload{
 		Selector: selector, Pending: len(waiting), driver: c.Driver, objects: objects, unread: map[string]bool{}, shown: map[string]bool{},
@@ -145,7 +145,7 @@ func (t *Workload) mistakes() error {
 }
 
 // Among returns the places of the objects, or every place if objects is empty.
-func Among(places []versions.Place, objects []trigger.Object) []versions.Place {
+func Among(places []versions.Place, objects []api.Ref) []versions.Place {
 	if len(objects) == 0 {
 		return places
 	}
@@ -155,8 +155,8 @@ func Among(places []versions.Place, objects []trigger.Object) []versions.Place {
 }
 
 // edited is the object of a place that people edit.
-func edited(p versions.Place) trigger.Object {
-	return trigger.Object{Kind: p.Object.Kind, Name: p.Object.Name}
+func edited(p versions.Place) api.Ref {
+	return p.Object.Local()
 }
 
 func nodesOf(workloads []*Workload) []string {
@@ -269,7 +269,7 @@ func (c *Cluster) excerpt(pod *corev1.Pod) *corev1.Pod {
 
 // FindFleet finds the pods of a scope that show the objects, or any object if objects is empty. The
 // pods of a namespace are one workload. It may return an error with what it found all the same.
-func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects []trigger.Object) ([]*Workload, error) {
+func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects []api.Ref) ([]*Workload, error) {
 	all, looked, err := c.Pods(ctx, scope)
 	if err != nil {
 		return nil, err
@@ -299,7 +299,7 @@ func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects 
 	return fleet, unreadIn(fleet)
 }
 
-func (c *Cluster) nothing(scope selection.Scope, objects []trigger.Object, looked int) error {
+func (c *Cluster) nothing(scope selection.Scope, objects []api.Ref, looked int) error {
 	if len(objects) == 0 {
 		return fmt.Errorf("no pod in %s has a volume of the driver %s: %d pods looked at; use --driver-name if it has another name",
 			scope, c.Driver, looked)

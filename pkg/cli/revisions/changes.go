@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -14,7 +15,7 @@ import (
 // Change is a source of which two revisions use different things. A side is nil where a revision
 // uses nothing of it.
 type Change struct {
-	Source   trigger.Object
+	Source   api.Ref
 	From, To *Item
 }
 
@@ -32,8 +33,8 @@ func Changes(from, to []Item) []Change {
 	return changes
 }
 
-func bySource(items []Item) map[trigger.Object]*Item {
-	found := make(map[trigger.Object]*Item, len(items))
+func bySource(items []Item) map[api.Ref]*Item {
+	found := make(map[api.Ref]*Item, len(items))
 	for i := range items {
 		found[items[i].Source] = &items[i]
 	}
@@ -60,9 +61,9 @@ func OtherChanges(from, to Revision, in template.Place) ([]string, error) {
 // without the annotation of the config.
 func neutral(r Revision, in template.Place) (any, error) {
 	plain := Plain(r.Template)
-	names := map[trigger.Object]string{}
+	names := map[api.Ref]string{}
 	for source, name := range r.Config.Copies() {
-		names[trigger.Object{Kind: source.Kind, Name: name}] = source.Name
+		names[source.Named(name)] = source.Name
 	}
 	changes, _ := template.Point(plain, in, names) // A volume that cannot be read is compared as it is.
 	delete(plain.Annotations, trigger.ConfigAnnotation)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -51,7 +52,7 @@ type Revision struct {
 
 // Item is what the pods of a revision use of one object that triggers rollouts. It is comparable.
 type Item struct {
-	Source trigger.Object
+	Source api.Ref
 	// Copy is the name of the copy. It is empty where pods use the source itself, or where that did
 	// not exist.
 	Copy string
@@ -66,8 +67,8 @@ type Item struct {
 func (i Item) IsSource() bool { return i.Copy == "" && !i.Absent && i.Unused == "" }
 
 // Used returns what the pods use: the copy or the source.
-func (i Item) Used() trigger.Object {
-	return trigger.Object{Kind: i.Source.Kind, Name: cmp.Or(i.Copy, i.Source.Name)}
+func (i Item) Used() api.Ref {
+	return i.Source.Named(cmp.Or(i.Copy, i.Source.Name))
 }
 
 // History is a workload with its revisions.
@@ -75,7 +76,7 @@ type History struct {
 	Workload workload.Workload
 	// OptedIn is true if anything triggers the workload. Triggers are what does.
 	OptedIn  bool
-	Triggers []trigger.Object
+	Triggers []api.Ref
 	// Mark describes what was rolled out last.
 	Mark trigger.Mark
 	// Revisions have the oldest first.
@@ -133,7 +134,7 @@ func (h *History) add(meta *metav1.ObjectMeta, r workload.Revision, data []byte,
 // now.
 func (h *History) items(r Revision, driver string) []Item {
 	uses, _ := template.Uses(r.Template, template.Place{Namespace: h.Workload.Namespace, Driver: driver}) // A volume that cannot be read uses nothing.
-	used := map[trigger.Object]bool{}
+	used := map[api.Ref]bool{}
 	for _, use := range uses {
 		used[use.Object] = true
 	}
@@ -156,7 +157,7 @@ func (h *History) items(r Revision, driver string) []Item {
 	return items
 }
 
-func union(a, b []trigger.Object) []trigger.Object {
+func union(a, b []api.Ref) []api.Ref {
 	all := slices.Concat(a, b)
 	slices.SortFunc(all, trigger.Compare)
 	return slices.Compact(all)

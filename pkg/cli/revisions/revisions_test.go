@@ -21,7 +21,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-var foo = trigger.Object{Kind: api.ConfigMap, Name: "foo"}
+var foo = api.Ref{Kind: api.ConfigMap, Name: "foo"}
 
 // place is where the pods of the tests run.
 var place = template.Place{Namespace: "shop", Driver: "csi.example.com"}
@@ -269,7 +269,7 @@ func TestBefore(t *testing.T) {
 
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	bar := trigger.Object{Kind: api.Secret, Name: "bar"}
+	bar := api.Ref{Kind: api.Secret, Name: "bar"}
 	a, b, plain, secret := revisions.Item{Source: foo, Copy: "foo-1"}, revisions.Item{Source: foo, Copy: "foo-2"},
 		revisions.Item{Source: foo}, revisions.Item{Source: bar, Copy: "bar-1"}
 	for name, test := range map[string]struct {

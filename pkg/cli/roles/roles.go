@@ -229,17 +229,17 @@ func KeepCopies(wanted, live *rbacv1.Role) {
 
 // sourceOf returns the object that a wanted Role names. It reports false for a Role that names none
 // or several.
-func sourceOf(wanted *rbacv1.Role) (trigger.Object, bool) {
+func sourceOf(wanted *rbacv1.Role) (api.Ref, bool) {
 	if len(wanted.Rules) != 1 || len(wanted.Rules[0].ResourceNames) != 1 {
-		return trigger.Object{}, false
+		return api.Ref{}, false
 	}
 	rule := wanted.Rules[0]
 	for _, kind := range []api.Kind{api.ConfigMap, api.Secret} {
 		if slices.Equal(rule.APIGroups, []string{corev1.GroupName}) && slices.Equal(rule.Resources, []string{kind.Resource() + "s"}) {
-			return trigger.Object{Kind: kind, Name: rule.ResourceNames[0]}, true
+			return api.Ref{Kind: kind, Name: rule.ResourceNames[0]}, true
 		}
 	}
-	return trigger.Object{}, false
+	return api.Ref{}, false
 }
 
 func isSameBesidesNames(a, b rbacv1.PolicyRule) bool {

@@ -135,7 +135,7 @@ func valueOf(data map[string][]byte, key string) []byte {
 	return value
 }
 
-func nameIn(item *revisions.Item, source trigger.Object) string {
+func nameIn(item *revisions.Item, source api.Ref) string {
 	if item == nil {
 		return source.String()
 	}

@@ -153,7 +153,7 @@ func AsTyped(info *resource.Info) error {
 
 // SplitTriggers separates workloads from objects that trigger their rollouts: ConfigMaps and
 // Secrets make no pods.
-func SplitTriggers(args []string) (targets []string, objects []trigger.Object, err error) {
+func SplitTriggers(args []string) (targets []string, objects []api.Ref, err error) {
 	for _, arg := range args {
 		kind, _, _ := strings.Cut(arg, "/")
 		if _, err := trigger.ParseObject(kind + "/name"); err != nil {

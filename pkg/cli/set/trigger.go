@@ -86,7 +86,7 @@ func (o *setTrigger) run(ctx context.Context, args []string) error {
 }
 
 // remarkUnused prints which objects the pod template does not use, and which do not exist.
-func (o *setTrigger) remarkUnused(ctx context.Context, info *resource.Info, w selection.Workload, objects []trigger.Object) {
+func (o *setTrigger) remarkUnused(ctx context.Context, info *resource.Info, w selection.Workload, objects []api.Ref) {
 	used, unused := o.usage(w, info.Namespace, objects)
 	for _, object := range objects {
 		isUnused, isMissing := slices.Contains(unused, object), !o.Local && o.isMissing(ctx, object.In(info.Namespace))
@@ -102,7 +102,7 @@ func (o *setTrigger) remarkUnused(ctx context.Context, info *resource.Info, w se
 	}
 }
 
-func didYouMean(object trigger.Object, used []trigger.Object) string {
+func didYouMean(object api.Ref, used []api.Ref) string {
 	var names []string
 	for _, u := range used {
 		if u.Kind == object.Kind {
@@ -110,7 +110,7 @@ func didYouMean(object trigger.Object, used []trigger.Object) string {
 		}
 	}
 	if name := api.Closest(object.Name, names); name != "" {
-		return fmt.Sprintf("; did you mean %s?", trigger.Object{Kind: object.Kind, Name: name})
+		return fmt.Sprintf("; did you mean %s?", object.Named(name))
 	}
 	return ""
 }
@@ -177,7 +177,7 @@ func (o *setTrigger) mayReadCopies(ctx context.Context, pods roles.Pods) bool {
 	return err == nil && answer.Status.Allowed
 }
 
-func (o *setTrigger) annotate(w selection.Workload, objects []trigger.Object) {
+func (o *setTrigger) annotate(w selection.Workload, objects []api.Ref) {
 	delete(w.Meta.Annotations, trigger.TriggeredByFirst)
 	if o.remove {
 		delete(w.Meta.Annotations, trigger.TriggeredBy)
@@ -191,7 +191,7 @@ func (o *setTrigger) annotate(w selection.Workload, objects []trigger.Object) {
 
 // usage returns the objects that the pod template names, and those of a list that it uses neither
 // by their own names nor by those of their copies.
-func (o *setTrigger) usage(w selection.Workload, namespace string, objects []trigger.Object) (used, unused []trigger.Object) {
+func (o *setTrigger) usage(w selection.Workload, namespace string, objects []api.Ref) (used, unused []api.Ref) {
 	uses, err := template.Uses(w.Template, template.Place{Namespace: namespace, Driver: o.driver})
 	if err != nil {
 		return nil, nil // A volume that cannot be read may be the one.
@@ -202,7 +202,7 @@ func (o *setTrigger) usage(w selection.Workload, namespace string, objects []tri
 	}
 	for _, object := range objects {
 		isUsed := slices.ContainsFunc(uses, func(u template.Use) bool {
-			return u.Object == object || u.Object == trigger.Object{Kind: object.Kind, Name: config[object]}
+			return u.Object == object || u.Object == object.Named(config[object])
 		})
 		if !isUsed {
 			unused = append(unused, object)

@@ -23,7 +23,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/nodes"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // exitLags is the status that the program ends with when some pods do not have what the API has.
@@ -90,7 +89,7 @@ func (o *command) run(ctx context.Context, args []string) error {
 }
 
 // named finds the pods of workloads. It may return an error with what it found all the same.
-func (o *command) named(ctx context.Context, c *observe.Cluster, targets []string, objects []trigger.Object) ([]*observe.Workload, error) {
+func (o *command) named(ctx context.Context, c *observe.Cluster, targets []string, objects []api.Ref) ([]*observe.Workload, error) {
 	if len(targets) == 0 && len(objects) > 0 && !o.FromFiles() {
 		return nil, fmt.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
 	}
@@ -119,7 +118,7 @@ func (o *command) named(ctx context.Context, c *observe.Cluster, targets []strin
 	return workloads, errors.Join(errs...)
 }
 
-func (o *command) fleet(ctx context.Context, c *observe.Cluster, targets []string, objects []trigger.Object) ([]*observe.Workload, error) {
+func (o *command) fleet(ctx context.Context, c *observe.Cluster, targets []string, objects []api.Ref) ([]*observe.Workload, error) {
 	scope, err := o.Scope(o.Session, "--all-namespaces", targets)
 	if err != nil {
 		return nil, err

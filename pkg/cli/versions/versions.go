@@ -62,7 +62,7 @@ func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver stri
 		}
 	}
 	for _, object := range config.Objects() {
-		named := trigger.Object{Kind: object.Kind, Name: config[object]}.In(namespace)
+		named := object.Named(config[object]).In(namespace)
 		if original, isCopy := originals[named]; isCopy && !shown[named] {
 			places = append(places, Place{Names: named, Object: original})
 		}
@@ -74,7 +74,7 @@ func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver stri
 func Originals(config trigger.Config, namespace string) map[api.Ref]api.Ref {
 	originals := map[api.Ref]api.Ref{}
 	for object, name := range config.Copies() {
-		originals[trigger.Object{Kind: object.Kind, Name: name}.In(namespace)] = object.In(namespace)
+		originals[object.Named(name).In(namespace)] = object.In(namespace)
 	}
 	return originals
 }

@@ -110,11 +110,11 @@ func (w *lockedWriter) Write(text []byte) (int, error) {
 	return w.to.Write(text)
 }
 
-func (o *command) objects() ([]trigger.Object, error) {
+func (o *command) objects() ([]api.Ref, error) {
 	if len(o.conditions) == 0 {
 		return nil, errors.New("name what to wait for, such as --for=projected=configmap/web")
 	}
-	var objects []trigger.Object
+	var objects []api.Ref
 	for _, condition := range o.conditions {
 		text, ok := strings.CutPrefix(condition, "projected=")
 		if !ok {

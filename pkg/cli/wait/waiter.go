@@ -14,11 +14,11 @@ import (
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/resource"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // pause is how long a node has until it is asked again, and a little more.
@@ -29,7 +29,7 @@ type waiter struct {
 
 	cluster *observe.Cluster
 	info    *resource.Info
-	objects []trigger.Object
+	objects []api.Ref
 	// once looks once and does not wait.
 	once bool
 	// asking has a place for each workload that may be looked at now.

@@ -89,7 +89,7 @@ const noteTime = 5 * time.Second
 // stops: the next one checks those edits.
 func (c *Controller) removeNotes(ctx context.Context) {
 	c.noted.Range(func(key, _ any) bool {
-		if ref, ok := key.(object); ok {
+		if ref, ok := key.(api.Ref); ok {
 			c.removeNote(ctx, ref)
 		}
 		return true
@@ -97,7 +97,7 @@ func (c *Controller) removeNotes(ctx context.Context) {
 }
 
 // removeNote removes the note of a check that is not to count from a copy, also when ctx has ended.
-func (c *Controller) removeNote(ctx context.Context, ref object) {
+func (c *Controller) removeNote(ctx context.Context, ref api.Ref) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
 	defer cancel()
 	const attempts = 3
@@ -114,7 +114,7 @@ func (c *Controller) removeNote(ctx context.Context, ref object) {
 	c.noted.Delete(ref)
 }
 
-func (c *Controller) tryRemoveNote(ctx context.Context, ref object) error {
+func (c *Controller) tryRemoveNote(ctx context.Context, ref api.Ref) error {
 	read, err := c.read(ctx, ref)
 	if err != nil || read.Attempt().By != c.run {
 		return err // The result of the check was written, or another process is at work.
@@ -156,7 +156,7 @@ func (c *Controller) dropNotes(ctx context.Context, members []*member) error {
 
 // checkCopy checks the first stable copy of a member, which is what pods have. It reads the copy
 // when it is its turn.
-func (c *Controller) checkCopy(ctx context.Context, m *member, ref object) error {
+func (c *Controller) checkCopy(ctx context.Context, m *member, ref api.Ref) error {
 	if len(m.settings.Rules) == 0 {
 		return nil
 	}

@@ -113,7 +113,7 @@ func TestACheckThatEndsInTheProcess(t *testing.T) {
 		return &isolated.LimitError{What: "5s"}
 	})
 	for range 100 {
-		_, _ = f.c.reconcile(f.ctx, unit{namespace: "n", alone: object{Kind: api.ConfigMap, Namespace: "n", Name: "web"}})
+		_, _ = f.c.reconcile(f.ctx, unit{namespace: "n", alone: api.Ref{Kind: api.ConfigMap, Namespace: "n", Name: "web"}})
 		if checks.count.Load() == 1 && f.attempt().Digest == "" {
 			break
 		}

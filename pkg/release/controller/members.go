@@ -30,7 +30,7 @@ type member struct {
 	releasedAt time.Time
 }
 
-func (m *member) ref() object { return m.source.Ref }
+func (m *member) ref() api.Ref { return m.source.Ref }
 
 func (m *member) name() string { return release.NameOf(m.source.Ref) }
 
@@ -57,18 +57,18 @@ func partnersOf(members []*member) map[string]release.Partners {
 // knownObjects remembers objects, without their data, so that each version is read once.
 type knownObjects struct {
 	mu    sync.Mutex // Guards the fields below.
-	known map[object]stable.Object
-	since map[object]time.Time // When the data of the object became known.
+	known map[api.Ref]stable.Object
+	since map[api.Ref]time.Time // When the data of the object became known.
 	// released is when the first stable copy of a released object was created that this process has
 	// seen.
-	released map[object]time.Time
+	released map[api.Ref]time.Time
 }
 
 func newKnownObjects() *knownObjects {
-	return &knownObjects{known: map[object]stable.Object{}, since: map[object]time.Time{}, released: map[object]time.Time{}}
+	return &knownObjects{known: map[api.Ref]stable.Object{}, since: map[api.Ref]time.Time{}, released: map[api.Ref]time.Time{}}
 }
 
-func (k *knownObjects) get(o object) (stable.Object, bool) {
+func (k *knownObjects) get(o api.Ref) (stable.Object, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	found, ok := k.known[o]
@@ -95,13 +95,13 @@ const mostRemembered = 32 << 10
 
 // changedAt returns when the data of an object became known, which an API server has in whole
 // seconds only.
-func (k *knownObjects) changedAt(o object) time.Time {
+func (k *knownObjects) changedAt(o api.Ref) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.since[o]
 }
 
-func (k *knownObjects) forget(o object) {
+func (k *knownObjects) forget(o api.Ref) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.known, o)
@@ -110,7 +110,7 @@ func (k *knownObjects) forget(o object) {
 
 // releasedAt returns when an object was released, whose copy was created at a time: then, or
 // earlier if there was another copy before.
-func (k *knownObjects) releasedAt(o object, created time.Time) time.Time {
+func (k *knownObjects) releasedAt(o api.Ref, created time.Time) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if before, isKnown := k.released[o]; !isKnown || created.Before(before) {
@@ -120,14 +120,14 @@ func (k *knownObjects) releasedAt(o object, created time.Time) time.Time {
 }
 
 // unreleased notes that an object is not released any more.
-func (k *knownObjects) unreleased(o object) {
+func (k *knownObjects) unreleased(o api.Ref) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.released, o)
 }
 
 // read reads an object from the API server, and remembers it.
-func (c *Controller) read(ctx context.Context, o object) (stable.Object, error) {
+func (c *Controller) read(ctx context.Context, o api.Ref) (stable.Object, error) {
 	c.requests.Spend(o.Namespace)
 	read, err := stable.Read(ctx, c.cfg.Client, o)
 	switch {
@@ -141,7 +141,7 @@ func (c *Controller) read(ctx context.Context, o object) (stable.Object, error) 
 
 // current returns an object without its data, and reads it if the caches have another version than
 // is known. It is nil for an object that does not exist.
-func (c *Controller) current(ctx context.Context, o object) (*stable.Object, error) {
+func (c *Controller) current(ctx context.Context, o api.Ref) (*stable.Object, error) {
 	now, isKnown := c.known.get(o)
 	cached := c.objects.get(o)
 	if isKnown && cached != nil && cached.GetResourceVersion() == now.Version {
@@ -254,7 +254,7 @@ func (c *Controller) missing(m *member, members []*member) string {
 			continue
 		}
 		for _, kind := range []api.Kind{api.ConfigMap, api.Secret} {
-			ref := object{Kind: kind, Namespace: m.ref().Namespace, Name: strings.TrimPrefix(name, kind.Resource()+"/")}
+			ref := api.Ref{Kind: kind, Namespace: m.ref().Namespace, Name: strings.TrimPrefix(name, kind.Resource()+"/")}
 			cached := c.objects.get(ref)
 			if release.NameOf(ref) != name || cached == nil {
 				continue
@@ -286,8 +286,8 @@ func (m *member) misfit() string {
 // the last ones without a mistake too: by them its pods are watched while there is one.
 type lastSettings struct {
 	mu     sync.Mutex // Guards the fields below.
-	last   map[object]settings.Settings
-	latest map[object]readText
+	last   map[api.Ref]settings.Settings
+	latest map[api.Ref]readText
 }
 
 // readText is what an annotation means.
@@ -298,7 +298,7 @@ type readText struct {
 }
 
 func newLastSettings() *lastSettings {
-	return &lastSettings{last: map[object]settings.Settings{}, latest: map[object]readText{}}
+	return &lastSettings{last: map[api.Ref]settings.Settings{}, latest: map[api.Ref]readText{}}
 }
 
 // read returns the settings of a source, or their mistakes.
@@ -333,7 +333,7 @@ func (l *lastSettings) of(m *member) settings.Settings {
 	return settings.Default()
 }
 
-func (l *lastSettings) forget(o object) {
+func (l *lastSettings) forget(o api.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.last, o)

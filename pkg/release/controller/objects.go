@@ -15,14 +15,11 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 )
 
-// object names a ConfigMap or Secret.
-type object = api.Ref
-
 // unit is what is released together: the objects of a group, or one object without a group.
 type unit struct {
 	namespace string
 	group     string
-	alone     object // The zero object for a group.
+	alone     api.Ref // The zero object for a group.
 }
 
 func (u unit) String() string {
@@ -34,7 +31,7 @@ func (u unit) String() string {
 
 // unitOf returns the unit of an object by the value of its annotation. One that cannot be read has
 // no group.
-func unitOf(o object, annotation string) unit {
+func unitOf(o api.Ref, annotation string) unit {
 	if group := settings.GroupOf(annotation); group != "" {
 		return unit{namespace: o.Namespace, group: group}
 	}
@@ -83,8 +80,8 @@ func indexOf(kind api.Kind, o any, key func(unit) string) []string {
 	return []string{key(unitOf(refOf(kind, m), value))}
 }
 
-func refOf(kind api.Kind, m metav1.Object) object {
-	return object{Kind: kind, Namespace: m.GetNamespace(), Name: m.GetName()}
+func refOf(kind api.Kind, m metav1.Object) api.Ref {
+	return api.Ref{Kind: kind, Namespace: m.GetNamespace(), Name: m.GetName()}
 }
 
 // annotationOf returns the release annotation of an object, which may be nil.
@@ -97,8 +94,8 @@ func annotationOf(m metav1.Object) (value string, isReleased bool) {
 }
 
 // released returns the released objects under a key of an index, ConfigMaps first, by name.
-func (c *objects) released(index, key string) []object {
-	var all []object
+func (c *objects) released(index, key string) []api.Ref {
+	var all []api.Ref
 	for kind, informers := range c.informers {
 		for _, informer := range informers {
 			found, err := informer.GetIndexer().ByIndex(index, key)
@@ -112,12 +109,12 @@ func (c *objects) released(index, key string) []object {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b object) int { return strings.Compare(release.NameOf(a), release.NameOf(b)) })
+	slices.SortFunc(all, func(a, b api.Ref) int { return strings.Compare(release.NameOf(a), release.NameOf(b)) })
 	return all
 }
 
 // get returns the metadata of an object; nil for one that is not there.
-func (c *objects) get(o object) metav1.Object {
+func (c *objects) get(o api.Ref) metav1.Object {
 	for _, informer := range c.informers[o.Kind] {
 		found, exists, err := informer.GetStore().GetByKey(o.Namespace + "/" + o.Name)
 		if m, ok := found.(metav1.Object); ok && exists && err == nil {
@@ -156,7 +153,7 @@ func (c *Controller) listen() error {
 }
 
 // changed queues what an object belongs to: its own unit, or that of the object whose copy it is.
-func (c *Controller) changed(o object, m metav1.Object) {
+func (c *Controller) changed(o api.Ref, m metav1.Object) {
 	if value, isReleased := annotationOf(m); isReleased {
 		c.queue.Add(unitOf(o, value))
 		c.queue.Add(unit{namespace: o.Namespace, alone: o}) // It may have left a group, or joined one.
@@ -165,7 +162,7 @@ func (c *Controller) changed(o object, m metav1.Object) {
 	if !isCopy {
 		return
 	}
-	source := object{Kind: o.Kind, Namespace: o.Namespace, Name: name}
+	source := api.Ref{Kind: o.Kind, Namespace: o.Namespace, Name: name}
 	found := c.objects.get(source)
 	if found == nil && m.GetLabels()[release.StableLabel] == "" {
 		return // Somebody's object that is called like that.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
@@ -35,8 +36,8 @@ type podCache struct {
 	stop     context.CancelFunc
 	uses     *usesOfAttributes
 
-	mu    sync.Mutex                    // Guards units.
-	units map[unit]map[object]time.Time // Since when their objects are released.
+	mu    sync.Mutex                     // Guards units.
+	units map[unit]map[api.Ref]time.Time // Since when their objects are released.
 }
 
 func newPodCaches(cfg Config) *podCaches {
@@ -47,7 +48,7 @@ func newPodCaches(cfg Config) *podCaches {
 // when one of its pods changes. It is not synced until all pods of the namespace were seen once.
 func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed func(unit)) (pods []plan.Pod, isSynced bool) {
 	p := c.begin(ctx, u.namespace, changed)
-	released := map[object]time.Time{}
+	released := map[api.Ref]time.Time{}
 	for _, m := range members {
 		released[m.ref()] = m.releasedAt
 	}
@@ -86,7 +87,7 @@ func (c *podCaches) begin(ctx context.Context, namespace string, changed func(un
 	ctx, stop := context.WithCancel(ctx)
 	p := &podCache{
 		informer: informers.NewSharedInformerFactoryWithOptions(c.cfg.Client, 0, informers.WithNamespace(namespace)).Core().V1().Pods().Informer(),
-		stop:     stop, units: map[unit]map[object]time.Time{},
+		stop:     stop, units: map[unit]map[api.Ref]time.Time{},
 		uses: &usesOfAttributes{driver: c.cfg.DriverName, namespace: namespace, known: map[[sha256.Size]byte]use{}},
 	}
 	_ = p.informer.SetTransform(p.transform) // It has not started.
@@ -147,14 +148,14 @@ type cachedPod struct {
 	hasStarted bool // It is on a node, and has neither succeeded nor is it being deleted.
 }
 
-func (p *cachedPod) usesAny(refs map[object]time.Time) bool {
+func (p *cachedPod) usesAny(refs map[api.Ref]time.Time) bool {
 	return slices.ContainsFunc(p.uses, func(u use) bool { return u.usesAny(refs) })
 }
 
 // namesOf returns the names of those of the objects that the pod uses.
-func (p *cachedPod) namesOf(refs map[object]time.Time) (names []string) {
+func (p *cachedPod) namesOf(refs map[api.Ref]time.Time) (names []string) {
 	for o := range refs {
-		if p.usesAny(map[object]time.Time{o: {}}) {
+		if p.usesAny(map[api.Ref]time.Time{o: {}}) {
 			names = append(names, release.NameOf(o))
 		}
 	}

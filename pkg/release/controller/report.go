@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
@@ -45,24 +46,24 @@ const (
 type reports struct {
 	mu   sync.Mutex // Guards the fields below.
 	last map[about]string
-	gone map[object]time.Time
+	gone map[api.Ref]time.Time
 	// wrong is since when objects cannot be released.
-	wrong map[object]time.Time
+	wrong map[api.Ref]time.Time
 }
 
 // about is what a report is about.
 type about struct {
-	object object
+	ref    api.Ref
 	reason string
 }
 
 func newReports() *reports {
-	return &reports{last: map[about]string{}, gone: map[object]time.Time{}, wrong: map[object]time.Time{}}
+	return &reports{last: map[about]string{}, gone: map[api.Ref]time.Time{}, wrong: map[api.Ref]time.Time{}}
 }
 
 // replace stores the last text about an object, and reports whether the text before was another
 // one. It returns false for the empty text, which ends what was reported.
-func (r *reports) replace(o object, reason, text string) bool {
+func (r *reports) replace(o api.Ref, reason, text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := about{o, reason}
@@ -75,7 +76,7 @@ func (r *reports) replace(o object, reason, text string) bool {
 	return before != text
 }
 
-func (r *reports) forgetAll(o object) {
+func (r *reports) forgetAll(o api.Ref) {
 	for _, reason := range []string{ReasonMistake, ReasonRefused, ReasonBlocked, ReasonWaiting, ReasonUnwritten} {
 		r.replace(o, reason, "")
 	}
@@ -83,7 +84,7 @@ func (r *reports) forgetAll(o object) {
 }
 
 // goneFor returns for how long an object has been gone, as far as this process knows.
-func (r *reports) goneFor(o object, now time.Time) time.Duration {
+func (r *reports) goneFor(o api.Ref, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	since, found := r.gone[o]
@@ -98,14 +99,14 @@ func (r *reports) goneFor(o object, now time.Time) time.Duration {
 }
 
 // markFound notes that an object exists.
-func (r *reports) markFound(o object) {
+func (r *reports) markFound(o api.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.gone, o)
 }
 
 // wrongFor returns for how long an object could not be released, as far as this process knows.
-func (r *reports) wrongFor(o object, now time.Time) time.Duration {
+func (r *reports) wrongFor(o api.Ref, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	since, found := r.wrong[o]
@@ -117,7 +118,7 @@ func (r *reports) wrongFor(o object, now time.Time) time.Duration {
 }
 
 // markRight notes that an object can be released, or is gone.
-func (r *reports) markRight(o object) {
+func (r *reports) markRight(o api.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.wrong, o)

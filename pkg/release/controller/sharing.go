@@ -18,20 +18,20 @@ import (
 
 // use is what a volume of a pod names.
 type use struct {
-	objects []object
+	objects []api.Ref
 	// files is equal for volumes of one node that may have one set of files; empty for a volume
 	// that never shares.
 	files string
 }
 
-func (u use) usesAny(refs map[object]time.Time) bool {
-	return slices.ContainsFunc(u.objects, func(o object) bool { _, found := refs[o]; return found })
+func (u use) usesAny(refs map[api.Ref]time.Time) bool {
+	return slices.ContainsFunc(u.objects, func(o api.Ref) bool { _, found := refs[o]; return found })
 }
 
 // mayShare reports whether the volume of a pod, created at a time, may share its files: that is so
 // if none of its objects was released when it was mounted.
-func (u use) mayShare(created time.Time, released map[object]time.Time) bool {
-	return u.files != "" && u.usesAny(released) && !slices.ContainsFunc(u.objects, func(o object) bool {
+func (u use) mayShare(created time.Time, released map[api.Ref]time.Time) bool {
+	return u.files != "" && u.usesAny(released) && !slices.ContainsFunc(u.objects, func(o api.Ref) bool {
 		since, found := released[o]
 		return found && !created.Before(since)
 	})
@@ -104,7 +104,7 @@ func (a *usesOfAttributes) of(pod *corev1.Pod) (uses []use) {
 
 // isOfAccount reports whether pods of different service accounts never share an object: those share
 // ConfigMaps of their namespace only, if the driver reads these.
-func (a *usesOfAttributes) isOfAccount(o object) bool {
+func (a *usesOfAttributes) isOfAccount(o api.Ref) bool {
 	return o.Kind == api.Secret || o.Namespace != a.namespace
 }
 

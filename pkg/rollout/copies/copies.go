@@ -154,7 +154,7 @@ func Copyable(source *corev1.Secret) error {
 
 // meta returns the metadata of the copy of a source.
 func meta(kind api.Kind, source metav1.Object, d Digest) (metav1.ObjectMeta, error) {
-	from := trigger.Object{Kind: kind, Name: source.GetName()}
+	from := api.Ref{Kind: kind, Name: source.GetName()}
 	carried, err := CarriedBy(source)
 	if err != nil {
 		return metav1.ObjectMeta{}, fmt.Errorf("%s: %w", from, err)
@@ -183,14 +183,14 @@ func Is(labels map[string]string) bool {
 }
 
 // SourceOf returns the source that an object with these annotations is marked as a copy of.
-func SourceOf(annotations map[string]string) (trigger.Object, error) {
+func SourceOf(annotations map[string]string) (api.Ref, error) {
 	text, found := annotations[SourceAnnotation]
 	if !found {
-		return trigger.Object{}, fmt.Errorf("the annotation %s is missing", SourceAnnotation)
+		return api.Ref{}, fmt.Errorf("the annotation %s is missing", SourceAnnotation)
 	}
 	source, err := trigger.ParseObject(text)
 	if err != nil {
-		return trigger.Object{}, fmt.Errorf("the annotation %s: %w", SourceAnnotation, err)
+		return api.Ref{}, fmt.Errorf("the annotation %s: %w", SourceAnnotation, err)
 	}
 	return source, nil
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // sourceMeta is metadata with everything in it that a copy must not have.
@@ -290,7 +289,7 @@ func TestCopiesSayWhatTheyAre(t *testing.T) {
 		t.Error("Is takes a copy for none, or others for one")
 	}
 	source, err := copies.SourceOf(made.Annotations)
-	if want := (trigger.Object{Kind: api.Secret, Name: "tls"}); source != want || err != nil {
+	if want := (api.Ref{Kind: api.Secret, Name: "tls"}); source != want || err != nil {
 		t.Errorf("SourceOf = %v, %v, want %v", source, err, want)
 	}
 	if got, want := copies.DigestOf(made), copies.DigestOf(secret()); got != want {

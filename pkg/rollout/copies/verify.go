@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 var (
@@ -43,7 +42,7 @@ func IsMarked(annotations map[string]string) bool {
 // IsMarkedAs reports whether an object of this name, with these annotations, is marked as the copy
 // of a source: they name the source, and the digest that the name stands for. It believes the
 // annotations, and takes no content.
-func IsMarkedAs(source trigger.Object, name string, annotations map[string]string) bool {
+func IsMarkedAs(source api.Ref, name string, annotations map[string]string) bool {
 	of, err := SourceOf(annotations)
 	digest, isDigest := parseDigest(annotations[DigestAnnotation])
 	return err == nil && isDigest && of == source && Name(source.Name, digest) == name
@@ -52,7 +51,7 @@ func IsMarkedAs(source trigger.Object, name string, annotations map[string]strin
 // Restore returns the labels and annotations of a merge patch after which an object is marked as
 // the copy of a source again. It knows the copy by its name, which stands for the content: anybody
 // may have changed the rest. The error wraps ErrNotThatCopy.
-func Restore[O Object](object O, source trigger.Object) (labels, annotations map[string]any, err error) {
+func Restore[O Object](object O, source api.Ref) (labels, annotations map[string]any, err error) {
 	o := inspect(object)
 	if o.immutable == nil || !*o.immutable || o.kind != source.Kind || Name(source.Name, o.digest) != o.GetName() {
 		return nil, nil, fmt.Errorf("%s %s/%s %w: delete it, or rename it if it is yours", o.kind.Resource(), o.GetNamespace(), o.GetName(), ErrNotThatCopy)

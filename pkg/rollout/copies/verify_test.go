@@ -11,7 +11,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 func TestVerify(t *testing.T) {
@@ -116,21 +115,21 @@ func TestIsMarked(t *testing.T) {
 func TestIsMarkedAs(t *testing.T) {
 	t.Parallel()
 	made := secretCopy(t, secret())
-	tls := trigger.Object{Kind: api.Secret, Name: "tls"}
+	tls := api.Ref{Kind: api.Secret, Name: "tls"}
 	without := func(key, value string) map[string]string {
 		annotations := maps.Clone(made.Annotations)
 		annotations[key] = value
 		return annotations
 	}
 	for about, test := range map[string]struct {
-		source      trigger.Object
+		source      api.Ref
 		name        string
 		annotations map[string]string
 		want        bool
 	}{
 		"a copy":                    {tls, made.Name, made.Annotations, true},
-		"of another source":         {trigger.Object{Kind: api.Secret, Name: "other"}, made.Name, made.Annotations, false},
-		"of a ConfigMap":            {trigger.Object{Kind: api.ConfigMap, Name: "tls"}, made.Name, made.Annotations, false},
+		"of another source":         {api.Ref{Kind: api.Secret, Name: "other"}, made.Name, made.Annotations, false},
+		"of a ConfigMap":            {api.Ref{Kind: api.ConfigMap, Name: "tls"}, made.Name, made.Annotations, false},
 		"another name":              {tls, "tls-0123456789", made.Annotations, false},
 		"the digest of another":     {tls, made.Name, without(copies.DigestAnnotation, "sha256:"+strings.Repeat("0", 64)), false},
 		"a digest that is too long": {tls, made.Name, without(copies.DigestAnnotation, made.Annotations[copies.DigestAnnotation]+"00"), false},

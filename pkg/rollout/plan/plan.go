@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"maps"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
@@ -28,9 +29,9 @@ type State struct {
 	Broken bool
 	// Strays are copies that the template names and its config does not know, with what they are
 	// copies of.
-	Strays map[trigger.Object]trigger.Object
+	Strays map[api.Ref]api.Ref
 	// Used are the objects that the template names.
-	Used map[trigger.Object]bool
+	Used map[api.Ref]bool
 	// Wanted is the config by what the sources are now.
 	Wanted trigger.Config
 	// Problem is why Wanted must not be rolled out. Empty: it may.
@@ -77,7 +78,7 @@ type Decision struct {
 	Config trigger.Config
 	// Names map an object to the one that replaces it by the action, by what the template may name
 	// now.
-	Names map[trigger.Object]string
+	Names map[api.Ref]string
 	// Label is what trigger.RolloutLabel must have. Empty: it goes.
 	Label string
 	// KeepsUndone means that trigger.UndoneAnnotation stays as it is. Otherwise it goes, or is new
@@ -238,14 +239,14 @@ func (s State) IsPlain() bool {
 }
 
 // names maps each source or copy that the template may name now to the name that a config wants.
-func (s State) names(to trigger.Config) map[trigger.Object]string {
+func (s State) names(to trigger.Config) map[api.Ref]string {
 	names := maps.Clone(to.Copies())
 	if names == nil {
-		names = map[trigger.Object]string{}
+		names = map[api.Ref]string{}
 	}
 	copies := to.Copies()
 	for object, copied := range s.Template.Copies() {
-		names[trigger.Object{Kind: object.Kind, Name: copied}] = cmp.Or(copies[object], object.Name)
+		names[object.Named(copied)] = cmp.Or(copies[object], object.Name)
 	}
 	for copied, object := range s.Strays {
 		names[copied] = cmp.Or(copies[object], object.Name)

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	foo = trigger.Object{Kind: api.ConfigMap, Name: "foo"}
-	bar = trigger.Object{Kind: api.Secret, Name: "bar"}
+	foo = api.Ref{Kind: api.ConfigMap, Name: "foo"}
+	bar = api.Ref{Kind: api.Secret, Name: "bar"}
 )
 
 // The configs of a source that was edited twice.
@@ -32,20 +32,20 @@ func mark(c trigger.Config) string { return trigger.MarkOf(c).String() }
 func undone(rolled, now trigger.Config) string { return trigger.MarkOf(rolled).UndoneFor(now).String() }
 
 // uses are the objects that a template names.
-func uses(objects ...trigger.Object) map[trigger.Object]bool {
-	used := map[trigger.Object]bool{}
+func uses(objects ...api.Ref) map[api.Ref]bool {
+	used := map[api.Ref]bool{}
 	for _, o := range objects {
 		used[o] = true
 	}
 	return used
 }
 
-func configMap(name string) trigger.Object { return trigger.Object{Kind: api.ConfigMap, Name: name} }
+func configMap(name string) api.Ref { return api.Ref{Kind: api.ConfigMap, Name: name} }
 
 type want struct {
 	action      plan.Action
 	config      trigger.Config
-	names       map[trigger.Object]string
+	names       map[api.Ref]string
 	label       string
 	keepsUndone bool
 	held        plan.Held
@@ -54,13 +54,13 @@ type want struct {
 // TestDecide is about fault 32.
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	fooIs := func(name string) map[trigger.Object]string { return map[trigger.Object]string{foo: name} }
+	fooIs := func(name string) map[api.Ref]string { return map[api.Ref]string{foo: name} }
 	// Of a template that names the source, or this copy of it.
 	rollOut := func(c trigger.Config, before string) want {
-		return want{action: plan.RollOut, config: c, label: mark(c), names: map[trigger.Object]string{foo: c[foo], configMap(before): c[foo]}}
+		return want{action: plan.RollOut, config: c, label: mark(c), names: map[api.Ref]string{foo: c[foo], configMap(before): c[foo]}}
 	}
 	repair := func(c trigger.Config, label string) want {
-		return want{action: plan.Repair, config: c, label: label, names: map[trigger.Object]string{foo: c[foo], configMap(c[foo]): c[foo]}}
+		return want{action: plan.Repair, config: c, label: label, names: map[api.Ref]string{foo: c[foo], configMap(c[foo]): c[foo]}}
 	}
 	// Of a template that names the copies of its config.
 	live := func(label string, template, wanted trigger.Config, changes ...func(*plan.State)) plan.State {
@@ -90,7 +90,7 @@ func TestDecide(t *testing.T) {
 		"a copy that the config does not know is replaced with the next edit": {
 			plan.State{
 				OptedIn: true, Label: undone(one, nil), Wanted: two, Used: uses(configMap("foo-1")),
-				Strays: map[trigger.Object]trigger.Object{configMap("foo-1"): foo},
+				Strays: map[api.Ref]api.Ref{configMap("foo-1"): foo},
 			},
 			rollOut(two, "foo-1"),
 		},
@@ -109,7 +109,7 @@ func TestDecide(t *testing.T) {
 			live(mark(one), one, two, applied),
 			want{
 				action: plan.Repair, config: two, label: mark(two),
-				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-1"): "foo-2"},
+				names: map[api.Ref]string{foo: "foo-2", configMap("foo-1"): "foo-2"},
 			},
 		},
 		"an edit with a problem is held back": {
@@ -124,7 +124,7 @@ func TestDecide(t *testing.T) {
 			live(mark(one), one, two, applied, failing),
 			want{
 				action: plan.Repair, config: one, label: mark(one), held: plan.HeldByFailure,
-				names: map[trigger.Object]string{foo: "foo-1", configMap("foo-1"): "foo-1"},
+				names: map[api.Ref]string{foo: "foo-1", configMap("foo-1"): "foo-1"},
 			},
 		},
 		"an undo is recorded": {live(mark(two), one, two), want{action: plan.RecordUndo, config: one, label: undone(two, one)}},
@@ -142,7 +142,7 @@ func TestDecide(t *testing.T) {
 			live(undone(two, one), one, two, applied, isUndone),
 			want{
 				action: plan.Repair, config: one, label: undone(two, one), keepsUndone: true,
-				names: map[trigger.Object]string{foo: "foo-1", configMap("foo-1"): "foo-1"},
+				names: map[api.Ref]string{foo: "foo-1", configMap("foo-1"): "foo-1"},
 			},
 		},
 		"another undo is recorded again":      {live(undone(three, two), one, three, isUndone), want{action: plan.RecordUndo, config: one, label: undone(three, one)}},
@@ -158,7 +158,7 @@ func TestDecide(t *testing.T) {
 		"a paused workload with nothing to do is not held back": {live(mark(one), one, one, paused), want{action: plan.Rest, label: mark(one)}},
 		"a workload that opts out gets the sources back": {
 			plan.State{Label: mark(two), Template: two, Used: uses(configMap("foo-2"))},
-			want{action: plan.OptOut, names: map[trigger.Object]string{configMap("foo-2"): "foo"}},
+			want{action: plan.OptOut, names: map[api.Ref]string{configMap("foo-2"): "foo"}},
 		},
 		"a workload that opts out while paused waits": {
 			plan.State{Label: mark(two), Template: two, Used: uses(configMap("foo-2")), Paused: true},
@@ -172,7 +172,7 @@ func TestDecide(t *testing.T) {
 			},
 			want{
 				action: plan.RollOut, config: trigger.Config{bar: "bar-1"}, label: mark(trigger.Config{bar: "bar-1"}),
-				names: map[trigger.Object]string{
+				names: map[api.Ref]string{
 					bar: "bar-1", configMap("foo-1"): "foo", {Kind: api.Secret, Name: "bar-1"}: "bar-1",
 				},
 			},
@@ -181,7 +181,7 @@ func TestDecide(t *testing.T) {
 			live(mark(one), one, trigger.Config{foo: ""}),
 			want{
 				action: plan.RollOut, config: trigger.Config{foo: ""}, label: mark(trigger.Config{foo: ""}),
-				names: map[trigger.Object]string{configMap("foo-1"): "foo"},
+				names: map[api.Ref]string{configMap("foo-1"): "foo"},
 			},
 		},
 		"copies without a label are taken over as they are": {
@@ -194,7 +194,7 @@ func TestDecide(t *testing.T) {
 		},
 		"an edit of what the template does not name is rolled out, and points nothing elsewhere": {
 			plan.State{OptedIn: true, Label: mark(uncopied("foo-1")), Template: uncopied("foo-1"), Wanted: uncopied("foo-2"), Used: uses(bar)},
-			want{action: plan.RollOut, config: uncopied("foo-2"), label: mark(two), names: map[trigger.Object]string{}},
+			want{action: plan.RollOut, config: uncopied("foo-2"), label: mark(two), names: map[api.Ref]string{}},
 		},
 		"a template that begins to name what was only compared gets a copy of it": {
 			live(mark(one), uncopied("foo-1"), one, applied),

@@ -7,7 +7,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // hostileWith has lists of a number of regular expressions that take long to be compiled.
@@ -42,7 +41,7 @@ func TestGuardCost(t *testing.T) {
 				for _, kind := range []api.Kind{api.ConfigMap, api.Secret} {
 					w.Annotations[reloader.ReloadOf(kind)] = strings.Repeat(pattern+"|,", patterns)
 					for i := range names {
-						w.Used = append(w.Used, trigger.Object{Kind: kind, Name: fmt.Sprintf("%0245d", i)})
+						w.Used = append(w.Used, api.Ref{Kind: kind, Name: fmt.Sprintf("%0245d", i)})
 					}
 				}
 				count, size := 0, 0

@@ -28,7 +28,7 @@ const (
 // list is an annotation that lists sources of a kind, as far as it can be read without what the pod
 // template uses. Of a list with too many expressions, only the names count.
 type list struct {
-	named    []trigger.Object
+	named    []api.Ref
 	patterns []string
 	mistakes []string
 }
@@ -77,8 +77,8 @@ func (l *list) mistake(format string, args ...any) {
 
 // Named returns the sources that lists name, in order and each once. It compiles no regular
 // expression, and needs no Used. Mistakes are for Triggers.
-func (w Workload) Named() []trigger.Object {
-	var named []trigger.Object
+func (w Workload) Named() []api.Ref {
+	var named []api.Ref
 	for _, kind := range kinds() {
 		excluded := w.excluded(kind)
 		for _, o := range listOf(w.from(kind), kind).named {
@@ -108,7 +108,7 @@ type Matches map[api.Kind]matches
 
 // matches are the sources that expressions match, each once, and the mistakes of the expressions.
 type matches struct {
-	found    []trigger.Object
+	found    []api.Ref
 	mistakes []string
 }
 
@@ -138,7 +138,7 @@ func (w Workload) Cost() int {
 }
 
 // bytesOf returns how many bytes the names of objects have together.
-func bytesOf(objects []trigger.Object) int {
+func bytesOf(objects []api.Ref) int {
 	size := 0
 	for _, o := range objects {
 		size += len(o.Name)
@@ -147,7 +147,7 @@ func bytesOf(objects []trigger.Object) int {
 }
 
 // matchAll matches expressions with the names of the used sources.
-func matchAll(patterns []string, used []trigger.Object) matches {
+func matchAll(patterns []string, used []api.Ref) matches {
 	var m matches
 	if size := bytesOf(used); size > mostNameBytes {
 		m.mistakes = []string{fmt.Sprintf("its regular expressions choose among names of %d bytes together, more than %d: write the names",
@@ -167,7 +167,7 @@ func matchAll(patterns []string, used []trigger.Object) matches {
 }
 
 // match returns the sources whose whole names match a pattern.
-func match(pattern string, used []trigger.Object) ([]trigger.Object, error) {
+func match(pattern string, used []api.Ref) ([]api.Ref, error) {
 	if strings.Contains(pattern, "{") {
 		return nil, errors.New("has a brace: write the names")
 	}
@@ -176,7 +176,7 @@ func match(pattern string, used []trigger.Object) ([]trigger.Object, error) {
 		return nil, fmt.Errorf("is neither a name nor a regular expression: %w", err)
 	}
 	expression.Longest() // A match of the whole name is the longest one.
-	matched := slices.DeleteFunc(slices.Clone(used), func(o trigger.Object) bool { return expression.FindString(o.Name) != o.Name })
+	matched := slices.DeleteFunc(slices.Clone(used), func(o api.Ref) bool { return expression.FindString(o.Name) != o.Name })
 	if len(matched) == 0 {
 		return nil, errors.New("matches nothing that the pod template uses: write the names")
 	}

@@ -89,7 +89,7 @@ type Workload struct {
 	// which the workload has no annotation, those of the pod template count.
 	Annotations, Template map[string]string
 	// Used are the sources that the pod template uses.
-	Used []trigger.Object
+	Used []api.Ref
 	// Matches are what Match returned for the same Patterns and the same Used. Nil: Triggers
 	// matches regular expressions itself.
 	Matches Matches
@@ -112,17 +112,17 @@ func isAbout(annotations map[string]string, kind api.Kind) bool {
 
 // Triggers returns what triggers the workload, in order and each once, and an error that lists
 // every mistake. It asks for the mark of each source that an annotation is about.
-func (w Workload) Triggers(markOf func(trigger.Object) Mark) ([]trigger.Object, error) {
+func (w Workload) Triggers(markOf func(api.Ref) Mark) ([]api.Ref, error) {
 	matches := w.Matches
 	if matches == nil {
 		matches = w.Match()
 	}
-	var found []trigger.Object
+	var found []api.Ref
 	var mistakes []string
 	for _, kind := range kinds() {
 		r := reader{kind: kind, from: w.from(kind), mistakes: mistakes}
 		excluded := w.excluded(kind)
-		isExcluded := func(o trigger.Object) bool { return excluded[o.Name] }
+		isExcluded := func(o api.Ref) bool { return excluded[o.Name] }
 		used := slices.DeleteFunc(w.used(kind), isExcluded) // Their marks decide nothing.
 		for _, o := range r.triggers(used, matches[kind], markOf) {
 			if !isExcluded(o) && markOf(o) != Ignored {
@@ -162,8 +162,8 @@ func (w Workload) excluded(kind api.Kind) map[string]bool {
 }
 
 // used returns the sources of a kind that the pod template uses.
-func (w Workload) used(kind api.Kind) []trigger.Object {
-	return slices.DeleteFunc(slices.Clone(w.Used), func(o trigger.Object) bool { return o.Kind != kind })
+func (w Workload) used(kind api.Kind) []api.Ref {
+	return slices.DeleteFunc(slices.Clone(w.Used), func(o api.Ref) bool { return o.Kind != kind })
 }
 
 // reader reads the annotations about one kind of sources.
@@ -181,7 +181,7 @@ func (r *reader) mistake(key, text string) {
 }
 
 // triggers returns what the annotations name, also twice.
-func (r *reader) triggers(used []trigger.Object, matched matches, markOf func(trigger.Object) Mark) []trigger.Object {
+func (r *reader) triggers(used []api.Ref, matched matches, markOf func(api.Ref) Mark) []api.Ref {
 	l := listOf(r.from, r.kind)
 	found := slices.Concat(l.named, matched.found)
 	for _, text := range slices.Concat(l.mistakes, matched.mistakes) {

@@ -16,11 +16,11 @@ import (
 type annotations = map[string]string
 
 // used is what the pod templates of these tests use.
-func used() []trigger.Object {
-	return []trigger.Object{{Kind: api.ConfigMap, Name: "app"}, {Kind: api.ConfigMap, Name: "shared"}, {Kind: api.Secret, Name: "app"}, {Kind: api.Secret, Name: "tls"}}
+func used() []api.Ref {
+	return []api.Ref{{Kind: api.ConfigMap, Name: "app"}, {Kind: api.ConfigMap, Name: "shared"}, {Kind: api.Secret, Name: "app"}, {Kind: api.Secret, Name: "tls"}}
 }
 
-func noMarks(trigger.Object) reloader.Mark { return "" }
+func noMarks(api.Ref) reloader.Mark { return "" }
 
 func TestTriggers(t *testing.T) {
 	t.Parallel()
@@ -81,7 +81,7 @@ func TestTriggers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := reloader.Workload{Annotations: test.workload, Template: test.template, Used: used()}
-			got, err := w.Triggers(func(o trigger.Object) reloader.Mark { return test.marks[o.String()] })
+			got, err := w.Triggers(func(o api.Ref) reloader.Mark { return test.marks[o.String()] })
 			if diff := cmp.Diff(test.want, trigger.Format(got)); err != nil || diff != "" {
 				t.Errorf("Triggers = %v (-want +got):\n%s", err, diff)
 			}
@@ -139,7 +139,7 @@ func TestTooManyTriggers(t *testing.T) {
 	t.Parallel()
 	w := reloader.Workload{Annotations: annotations{reloader.Auto: "true"}}
 	for i := range 257 {
-		w.Used = append(w.Used, trigger.Object{Kind: api.Secret, Name: fmt.Sprintf("a%d", i)})
+		w.Used = append(w.Used, api.Ref{Kind: api.Secret, Name: fmt.Sprintf("a%d", i)})
 	}
 	got, err := w.Triggers(noMarks)
 	if len(got) > 0 || err == nil || !strings.Contains(err.Error(), "make 257 objects triggers, more than 256") {
@@ -233,7 +233,7 @@ func TestManyNames(t *testing.T) {
 	t.Parallel()
 	w := reloader.Workload{Annotations: annotations{reloader.ReloadOf(api.Secret): "app,.*"}}
 	for i := range 67 {
-		w.Used = append(w.Used, trigger.Object{Kind: api.Secret, Name: fmt.Sprintf("%0245d", i)})
+		w.Used = append(w.Used, api.Ref{Kind: api.Secret, Name: fmt.Sprintf("%0245d", i)})
 	}
 	const want = "its regular expressions choose among names of 16415 bytes together, more than 16384: write the names"
 	got, err := w.Triggers(noMarks)
@@ -265,7 +265,7 @@ func TestMatches(t *testing.T) {
 	if trigger.Format(got) != "configmap/app,configmap/shared" || err == nil || !strings.Contains(err.Error(), "missing closing") {
 		t.Errorf("Triggers = %v, %v", got, err)
 	}
-	got, _ = w.Triggers(func(o trigger.Object) reloader.Mark {
+	got, _ = w.Triggers(func(o api.Ref) reloader.Mark {
 		if o.Name == "shared" {
 			return reloader.Ignored
 		}

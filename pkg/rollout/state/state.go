@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
@@ -49,7 +50,7 @@ type Facts struct {
 	Workload workload.Workload
 	// Newest are the names of the copies that the triggers would have now, and "" of those that do
 	// not exist. Triggers whose content is not known are missing.
-	Newest map[trigger.Object]string
+	Newest map[api.Ref]string
 	// Held is why the controller holds the newest edit back, as its last Event reports; empty if it
 	// reports nothing.
 	Held string

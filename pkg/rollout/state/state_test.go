@@ -17,7 +17,7 @@ import (
 )
 
 // app is the one trigger of the workload, and config what its template has when the copy of app is version N.
-var app = trigger.Object{Kind: api.ConfigMap, Name: "app"}
+var app = api.Ref{Kind: api.ConfigMap, Name: "app"}
 
 func config(version int) trigger.Config { return trigger.Config{app: fmt.Sprint("app-", version)} }
 
@@ -33,7 +33,7 @@ func facts(changes ...func(*state.Facts)) state.Facts {
 			}},
 			Progress: workload.Progress{Observed: true, Done: true, Counts: workload.Counts{Updated: 3, Ready: 3, Available: 3}},
 		},
-		Newest: map[trigger.Object]string{app: "app-1"},
+		Newest: map[api.Ref]string{app: "app-1"},
 	}
 	for _, change := range changes {
 		change(&f)
@@ -53,7 +53,7 @@ func annotation(key, value string) func(*state.Facts) {
 
 func noConfig(f *state.Facts) { delete(f.Workload.Template.Annotations, trigger.ConfigAnnotation) }
 
-func edited(f *state.Facts) { f.Newest = map[trigger.Object]string{app: "app-2"} }
+func edited(f *state.Facts) { f.Newest = map[api.Ref]string{app: "app-2"} }
 
 func paused(f *state.Facts) { f.Workload.Paused = true }
 
@@ -66,7 +66,7 @@ func progress(p workload.Progress) func(*state.Facts) {
 // undone takes the workload back to version 1 after version 2 was rolled out.
 func undone(f *state.Facts) {
 	f.Workload.Labels[trigger.RolloutLabel] = trigger.MarkOf(config(2)).UndoneFor(config(1)).String()
-	f.Newest = map[trigger.Object]string{app: "app-2"}
+	f.Newest = map[api.Ref]string{app: "app-2"}
 	f.Workload.Annotations[trigger.UndoneAnnotation] = `{"at":"2026-03-01T12:00:00Z"}`
 }
 
@@ -92,14 +92,14 @@ func cases() []example {
 		{"just opted out", facts(annotation(trigger.TriggeredBy, "")), state.State{
 			Name: state.Pending, Why: "nothing triggers rollouts any more; the template gets the sources back",
 		}},
-		{"undone, then edited", facts(undone, func(f *state.Facts) { f.Newest = map[trigger.Object]string{app: "app-3"} }), state.State{
+		{"undone, then edited", facts(undone, func(f *state.Facts) { f.Newest = map[api.Ref]string{app: "app-3"} }), state.State{
 			Name: state.Pending, Waits: true, Why: "configmap/app was edited",
 		}},
 		{"the controller says why it waits", facts(edited, held("configmap/app has no key")), state.State{
 			Name: state.HeldBack, Waits: true, Why: "configmap/app has no key",
 		}},
 		{"undone, then edited, with after-undo pause", facts(undone, annotation(trigger.AfterUndo, trigger.Pause),
-			func(f *state.Facts) { f.Newest = map[trigger.Object]string{app: "app-3"} }), state.State{
+			func(f *state.Facts) { f.Newest = map[api.Ref]string{app: "app-3"} }), state.State{
 			Name: state.HeldBack, Waits: true, Why: "deployment/web was undone and liveconfig.internal/after-undo is pause; " +
 				"to go on: kubectl annotate deployment/web liveconfig.internal/undone-",
 		}},

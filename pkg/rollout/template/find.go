@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // find returns the texts of a template that name objects. It shares nothing with the template that
@@ -101,7 +100,7 @@ func (f *finder) name(field string, kind api.Kind, name string, optional *bool, 
 	if name == "" {
 		return
 	}
-	use := Use{Object: trigger.Object{Kind: kind, Name: name}, Field: field, Optional: optional != nil && *optional}
+	use := Use{Object: api.Ref{Kind: kind, Name: name}, Field: field, Optional: optional != nil && *optional}
 	f.texts = append(f.texts, text{field: field, is: name, uses: []Use{use.needing(keys)}})
 }
 

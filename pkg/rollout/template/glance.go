@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // maxAttributes is how many bytes the attributes of all volumes of a template may have. To read
@@ -36,19 +35,19 @@ func ours(v *corev1.Volume, in Place) map[string]string {
 // Glance searches a template without reading attributes, and takes time in proportion to its size.
 // It returns the uses that other fields have, and the objects that attributes may name: each word
 // of them that wanted reports true for, as a ConfigMap and as a Secret.
-func Glance(t *corev1.PodTemplateSpec, in Place, wanted func(name string) bool) (uses []Use, mentioned map[trigger.Object]bool) {
+func Glance(t *corev1.PodTemplateSpec, in Place, wanted func(name string) bool) (uses []Use, mentioned map[api.Ref]bool) {
 	f := finder{in: in, blind: true}
 	f.walk(t)
 	for _, text := range f.texts {
 		uses = append(uses, text.uses...)
 	}
-	mentioned = map[trigger.Object]bool{}
+	mentioned = map[api.Ref]bool{}
 	for i := range t.Spec.Volumes {
 		for _, value := range ours(&t.Spec.Volumes[i], in) {
 			for name := range words(value) {
 				if wanted(name) {
-					mentioned[trigger.Object{Kind: api.ConfigMap, Name: name}] = true
-					mentioned[trigger.Object{Kind: api.Secret, Name: name}] = true
+					mentioned[api.Ref{Kind: api.ConfigMap, Name: name}] = true
+					mentioned[api.Ref{Kind: api.Secret, Name: name}] = true
 				}
 			}
 		}

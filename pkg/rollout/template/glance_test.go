@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // TestGlance finds every name that a template may use, with those that attributes only mention.
@@ -26,7 +26,7 @@ func TestGlance(t *testing.T) {
 	if len(uses) != 1 || uses[0].Object != secret("g-7") {
 		t.Errorf("uses = %v, want that of the variable", uses)
 	}
-	want := map[trigger.Object]bool{}
+	want := map[api.Ref]bool{}
 	for _, name := range []string{"a-1", "b-2", "c-3", "d-4.conf", "e-5"} {
 		want[configMap(name)], want[secret(name)] = true, true
 	}

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
 // Place is where the pods of a template run.
@@ -25,7 +25,7 @@ type Place struct {
 
 // Use is one place of a template that names an object.
 type Use struct {
-	Object trigger.Object
+	Object api.Ref
 	// Field is the name's place, for messages, such as
 	// spec.volumes[2].projected.sources[0].configMap.name.
 	Field string
@@ -63,7 +63,7 @@ func Uses(t *corev1.PodTemplateSpec, in Place) ([]Use, error) {
 // that name, and of the same kind, instead. An empty name changes nothing, and neither does the
 // name that is there. The error joins what cannot be read or changed, each with its field; the
 // changes of all other places are returned all the same.
-func Point(t *corev1.PodTemplateSpec, in Place, names map[trigger.Object]string) ([]Change, error) {
+func Point(t *corev1.PodTemplateSpec, in Place, names map[api.Ref]string) ([]Change, error) {
 	var changes []Change
 	texts, err := find(t, in)
 	problems := []error{err}
@@ -89,7 +89,7 @@ type text struct {
 }
 
 // pointed returns what the text shall be.
-func (t text) pointed(names map[trigger.Object]string) (string, error) {
+func (t text) pointed(names map[api.Ref]string) (string, error) {
 	changed := false
 	for _, use := range t.uses {
 		changed = changed || renamed(use.Object, names) != use.Object.Name
@@ -105,7 +105,7 @@ func (t text) pointed(names map[trigger.Object]string) (string, error) {
 }
 
 // renamed returns the name that shall be used for an object.
-func renamed(object trigger.Object, names map[trigger.Object]string) string {
+func renamed(object api.Ref, names map[api.Ref]string) string {
 	if name := names[object]; name != "" {
 		return name
 	}

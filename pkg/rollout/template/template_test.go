@@ -11,23 +11,22 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // ours is the place of every template here.
 var ours = template.Place{Namespace: "default", Driver: "csi.liveconfig.internal"}
 
-type names = map[trigger.Object]string
+type names = map[api.Ref]string
 
-func configMap(name string) trigger.Object { return trigger.Object{Kind: api.ConfigMap, Name: name} }
+func configMap(name string) api.Ref { return api.Ref{Kind: api.ConfigMap, Name: name} }
 
-func secret(name string) trigger.Object { return trigger.Object{Kind: api.Secret, Name: name} }
+func secret(name string) api.Ref { return api.Ref{Kind: api.Secret, Name: name} }
 
 // swapped turns the names around.
 func swapped(of names) names {
 	back := names{}
 	for object, name := range of {
-		back[trigger.Object{Kind: object.Kind, Name: name}] = object.Name
+		back[api.Ref{Kind: object.Kind, Name: name}] = object.Name
 	}
 	return back
 }

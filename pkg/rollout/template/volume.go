@@ -9,7 +9,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/attributes"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // volume is one volume of ours, with valid attributes.
@@ -41,17 +40,13 @@ func (v *volume) uses(at string) []Use {
 		if src.Ref.Namespace != v.namespace {
 			continue
 		}
-		use := Use{Object: object(src), Field: at, Optional: src.Optional, ByPod: src.Ref.Kind == api.Secret}
+		use := Use{Object: src.Ref.Local(), Field: at, Optional: src.Optional, ByPod: src.Ref.Kind == api.Secret}
 		if v.key == api.KeySources {
 			use.Field = fmt.Sprintf("%s[%d].%s.name", at, v.written[i].index, attributes.KeyOf(src.Ref.Kind))
 		}
 		uses = append(uses, use.needing(sourceKeys(src)))
 	}
 	return uses
-}
-
-func object(src api.Source) trigger.Object {
-	return trigger.Object{Kind: src.Ref.Kind, Name: src.Ref.Name}
 }
 
 func sourceKeys(src api.Source) []string {
@@ -65,12 +60,12 @@ func sourceKeys(src api.Source) []string {
 // pointed returns what the attribute that names the objects shall be. It changes the names in the
 // text and leaves what else a person wrote there as it is. A text that cannot be changed that way,
 // such as one in which a name has an escape, is written again.
-func (v *volume) pointed(names map[trigger.Object]string) (string, error) {
+func (v *volume) pointed(names map[api.Ref]string) (string, error) {
 	want := v.spec
 	want.Sources = slices.Clone(v.spec.Sources)
 	for i, src := range want.Sources {
 		if src.Ref.Namespace == v.namespace {
-			want.Sources[i].Ref.Name = renamed(object(src), names)
+			want.Sources[i].Ref.Name = renamed(src.Ref.Local(), names)
 		}
 	}
 	if v.key != api.KeySources {

@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
 // Config maps each trigger of a workload to the copy that the pods use. An object that does not
 // exist, and need not, has the empty name. An object that the pod template does not name has the
 // Uncopied version.
-type Config map[Object]string
+type Config map[api.Ref]string
 
 // uncopied stands in front of a version that has no copy. No name of an object has a colon.
 const uncopied = "uncopied:"
@@ -88,18 +90,18 @@ func (c Config) String() string {
 func (c Config) MarshalJSON() ([]byte, error) { return []byte(c.String()), nil }
 
 // Objects returns what the config has names for, in order.
-func (c Config) Objects() []Object { return slices.SortedFunc(maps.Keys(c), Compare) }
+func (c Config) Objects() []api.Ref { return slices.SortedFunc(maps.Keys(c), Compare) }
 
 // Copies returns for each object that has a copy the name of it.
-func (c Config) Copies() map[Object]string {
+func (c Config) Copies() map[api.Ref]string {
 	copies := maps.Clone(c)
-	maps.DeleteFunc(copies, func(_ Object, name string) bool { return name == "" || strings.HasPrefix(name, uncopied) })
+	maps.DeleteFunc(copies, func(_ api.Ref, name string) bool { return name == "" || strings.HasPrefix(name, uncopied) })
 	return copies
 }
 
 // Uncopied returns for each object that the template does not name its version.
-func (c Config) Uncopied() map[Object]string {
-	versions := map[Object]string{}
+func (c Config) Uncopied() map[api.Ref]string {
+	versions := map[api.Ref]string{}
 	for object, name := range c {
 		if version, found := strings.CutPrefix(name, uncopied); found {
 			versions[object] = version

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
@@ -91,13 +92,13 @@ func TestParseConfigMistakes(t *testing.T) {
 func TestObjectsAndCopies(t *testing.T) {
 	t.Parallel()
 	c := sample()
-	if diff := cmp.Diff([]trigger.Object{configMap("foo"), configMap("gone"), secret("bar")}, c.Objects()); diff != "" {
+	if diff := cmp.Diff([]api.Ref{configMap("foo"), configMap("gone"), secret("bar")}, c.Objects()); diff != "" {
 		t.Errorf("Objects (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff(map[trigger.Object]string{configMap("foo"): "foo-0123456789"}, c.Copies()); diff != "" {
+	if diff := cmp.Diff(map[api.Ref]string{configMap("foo"): "foo-0123456789"}, c.Copies()); diff != "" {
 		t.Errorf("Copies (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff(map[trigger.Object]string{secret("bar"): "bar-abcdefabcd"}, c.Uncopied()); diff != "" {
+	if diff := cmp.Diff(map[api.Ref]string{secret("bar"): "bar-abcdefabcd"}, c.Uncopied()); diff != "" {
 		t.Errorf("Uncopied (-want +got)\n%s", diff)
 	}
 	if diff := cmp.Diff(sample(), c); diff != "" {

@@ -55,22 +55,8 @@ const (
 	UndoneAnnotation = api.Domain + "/undone"
 )
 
-// Object is a ConfigMap or a Secret of the workload's own namespace. It is comparable.
-type Object struct {
-	Kind api.Kind
-	Name string
-}
-
-// String returns configmap/foo or secret/foo.
-func (o Object) String() string { return o.Kind.Resource() + "/" + o.Name }
-
-// In returns the reference to the object in a namespace.
-func (o Object) In(namespace string) api.Ref {
-	return api.Ref{Kind: o.Kind, Namespace: namespace, Name: o.Name}
-}
-
 // Compare orders by kind and name.
-func Compare(a, b Object) int {
+func Compare(a, b api.Ref) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }
 
@@ -88,24 +74,24 @@ func kinds(text string) (api.Kind, bool) {
 
 // ParseObject reads one object, such as configmap/foo. It takes the plurals and short names of
 // kubectl.
-func ParseObject(text string) (Object, error) {
+func ParseObject(text string) (api.Ref, error) {
 	kindName, name, found := strings.Cut(text, "/")
 	kind, known := kinds(kindName)
 	switch {
 	case !found:
-		return Object{}, fmt.Errorf("%.50q names no kind: write %.60q or %.60q", text, "configmap/"+text, "secret/"+text)
+		return api.Ref{}, fmt.Errorf("%.50q names no kind: write %.60q or %.60q", text, "configmap/"+text, "secret/"+text)
 	case !known:
-		return Object{}, fmt.Errorf("%.50q is of kind %.50q, which cannot trigger: write configmap/NAME or secret/NAME", text, kindName)
+		return api.Ref{}, fmt.Errorf("%.50q is of kind %.50q, which cannot trigger: write configmap/NAME or secret/NAME", text, kindName)
 	}
 	namespace, rest, hasNamespace := strings.Cut(name, "/")
 	switch {
 	case hasNamespace && isName(namespace) && isName(rest):
-		return Object{}, fmt.Errorf("%.300q has a namespace: triggers are objects of the workload's own namespace, write %s/%s",
+		return api.Ref{}, fmt.Errorf("%.300q has a namespace: triggers are objects of the workload's own namespace, write %s/%s",
 			text, kind.Resource(), rest)
 	case !isName(name):
-		return Object{}, fmt.Errorf(`%.300q names no object: a name has up to 253 of a-z (lower case), 0-9, "-" and ".", first and last a letter or digit`, text)
+		return api.Ref{}, fmt.Errorf(`%.300q names no object: a name has up to 253 of a-z (lower case), 0-9, "-" and ".", first and last a letter or digit`, text)
 	}
-	return Object{Kind: kind, Name: name}, nil
+	return api.Ref{Kind: kind, Name: name}, nil
 }
 
 func isName(text string) bool { return len(validation.IsDNS1123Subdomain(text)) == 0 }
@@ -116,11 +102,11 @@ const MaxObjects = 256
 
 // Parse reads a list of objects with commas between them, as the value of TriggeredBy is. It
 // returns each once and in order, and an error that lists every mistake.
-func Parse(text string) ([]Object, error) {
+func Parse(text string) ([]api.Ref, error) {
 	if entries := strings.Count(text, ",") + 1; entries > MaxObjects {
 		return nil, fmt.Errorf("has %d entries, more than %d", entries, MaxObjects)
 	}
-	var found []Object
+	var found []api.Ref
 	var mistakes []error
 	for entry := range strings.SplitSeq(text, ",") {
 		entry = strings.TrimSpace(entry)
@@ -142,7 +128,7 @@ func Parse(text string) ([]Object, error) {
 }
 
 // Format is the inverse of Parse.
-func Format(objects []Object) string {
+func Format(objects []api.Ref) string {
 	texts := make([]string, len(objects))
 	for i, o := range objects {
 		texts[i] = o.String()

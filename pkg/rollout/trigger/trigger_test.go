@@ -10,9 +10,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-func configMap(name string) trigger.Object { return trigger.Object{Kind: api.ConfigMap, Name: name} }
+func configMap(name string) api.Ref { return api.Ref{Kind: api.ConfigMap, Name: name} }
 
-func secret(name string) trigger.Object { return trigger.Object{Kind: api.Secret, Name: name} }
+func secret(name string) api.Ref { return api.Ref{Kind: api.Secret, Name: name} }
 
 // TestParse is about fault 36.
 func TestParse(t *testing.T) {
@@ -20,18 +20,18 @@ func TestParse(t *testing.T) {
 	longest := strings.Repeat("a", 253)
 	tests := map[string]struct {
 		text string
-		want []trigger.Object
+		want []api.Ref
 	}{
-		"one":                                   {"configmap/foo", []trigger.Object{configMap("foo")}},
-		"several, in order of kind and name":    {"secret/b,configmap/z,secret/a,configmap/c", []trigger.Object{configMap("c"), configMap("z"), secret("a"), secret("b")}},
-		"plurals and the short name of kubectl": {"configmaps/a,cm/b,secrets/c", []trigger.Object{configMap("a"), configMap("b"), secret("c")}},
-		"upper and lower case of kinds are one": {"ConfigMap/a,CM/b,Secret/c", []trigger.Object{configMap("a"), configMap("b"), secret("c")}},
-		"the same under two spellings is one":   {"cm/a,configmap/a,cm/a", []trigger.Object{configMap("a")}},
-		"a ConfigMap and a Secret of one name":  {"secret/a,configmap/a", []trigger.Object{configMap("a"), secret("a")}},
-		"space around entries":                  {" configmap/a ,\n\tsecret/b\n", []trigger.Object{configMap("a"), secret("b")}},
-		"a comma too many":                      {",configmap/a,,", []trigger.Object{configMap("a")}},
-		"a name with dots":                      {"cm/kube-root-ca.crt", []trigger.Object{configMap("kube-root-ca.crt")}},
-		"the longest name":                      {"cm/" + longest, []trigger.Object{configMap(longest)}},
+		"one":                                   {"configmap/foo", []api.Ref{configMap("foo")}},
+		"several, in order of kind and name":    {"secret/b,configmap/z,secret/a,configmap/c", []api.Ref{configMap("c"), configMap("z"), secret("a"), secret("b")}},
+		"plurals and the short name of kubectl": {"configmaps/a,cm/b,secrets/c", []api.Ref{configMap("a"), configMap("b"), secret("c")}},
+		"upper and lower case of kinds are one": {"ConfigMap/a,CM/b,Secret/c", []api.Ref{configMap("a"), configMap("b"), secret("c")}},
+		"the same under two spellings is one":   {"cm/a,configmap/a,cm/a", []api.Ref{configMap("a")}},
+		"a ConfigMap and a Secret of one name":  {"secret/a,configmap/a", []api.Ref{configMap("a"), secret("a")}},
+		"space around entries":                  {" configmap/a ,\n\tsecret/b\n", []api.Ref{configMap("a"), secret("b")}},
+		"a comma too many":                      {",configmap/a,,", []api.Ref{configMap("a")}},
+		"a name with dots":                      {"cm/kube-root-ca.crt", []api.Ref{configMap("kube-root-ca.crt")}},
+		"the longest name":                      {"cm/" + longest, []api.Ref{configMap(longest)}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestParseKeepsWhatIsRight(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "secret/b") {
 		t.Errorf("error = %v, want one about foo alone", err)
 	}
-	if diff := cmp.Diff([]trigger.Object{configMap("a"), secret("b")}, got); diff != "" {
+	if diff := cmp.Diff([]api.Ref{configMap("a"), secret("b")}, got); diff != "" {
 		t.Errorf("Parse (-want +got)\n%s", diff)
 	}
 }
