@@ -1,14 +1,18 @@
 package deploy
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -24,7 +28,7 @@ func TestWhoMayWriteStableCopies(t *testing.T) {
 		}
 	}
 	admin := in.cluster.Client()
-	everywhere := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get"}}
+	everywhere := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "delete"}}
 	own := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"update", "patch"}, ResourceNames: []string{"mine", "mine.stable", "plain"}}
 	copies := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"update", "patch"}, ResourceNames: []string{"owned.stable"}}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "author"}, Rules: []rbacv1.PolicyRule{everywhere, own, copies}}
@@ -59,6 +63,9 @@ func TestWhoMayWriteStableCopies(t *testing.T) {
 			return err
 		}
 	}
+	remove := func(name string) func() error {
+		return func() error { return author.Delete(t.Context(), name, metav1.DeleteOptions{}) }
+	}
 	label := func(of string) string { return fmt.Sprintf(`{"metadata": {"labels": {%q: %s}}}`, stableOf, of) }
 	awaitPolicy(t, create("probe.stable", "probe"))
 	for name, test := range map[string]struct {
@@ -71,6 +78,7 @@ func TestWhoMayWriteStableCopies(t *testing.T) {
 		"label an object with another name":     {patch("plain", label(`"plain"`)), ""},
 		"create the copy of its object":         {create("mine.stable", "mine"), ""},
 		"create another object":                 {create("other.stable", ""), ""},
+		"delete somebody's copy":                {remove("owned.stable"), "you need the right to update configmaps/owned"},
 	} {
 		err := test.try()
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
@@ -78,6 +86,42 @@ func TestWhoMayWriteStableCopies(t *testing.T) {
 		}
 	}
 	wantOK(patch("mine.stable", `{"data": {"a": "2"}}`)())
+	wantOK(remove("mine.stable")())
+	in.wantCopiesGoWithTheirNamespace(t)
+}
+
+// wantCopiesGoWithTheirNamespace checks that Kubernetes' own controller, which may only delete, can empty a namespace.
+func (in *installed) wantCopiesGoWithTheirNamespace(t *testing.T) {
+	t.Helper()
+	admin := in.cluster.Client()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "ending-"}}
+	namespace, err := admin.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.CoreV1().ConfigMaps(namespace.Name).Create(t.Context(), labelledMap("web.stable", "web"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config := in.cluster.AdminConfig()
+	config.Impersonate.UserName = "system:serviceaccount:kube-system:namespace-controller"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := client.CoreV1().ConfigMaps(namespace.Name)
+	if err := maps.Delete(t.Context(), "web.stable", metav1.DeleteOptions{}); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		t.Errorf("to delete the copy of a namespace that stays = %v, want that it is refused", err)
+	}
+	if err := admin.CoreV1().Namespaces().Delete(t.Context(), namespace.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err = maps.Delete(ctx, "web.stable", metav1.DeleteOptions{})
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Errorf("the copy of a namespace that is deleted stays: %v", err)
+	}
 }
 
 // labelledMap returns a ConfigMap with the label of stable copies, unless «of» is empty.

@@ -150,7 +150,7 @@ func TestAMistakeInTheAnnotation(t *testing.T) {
 		must(t, err)
 	}
 	annotate("{step: [1]}")
-	s.wantEvent("web", releases.ReasonMistake, "step: unknown field; there are check, group, onFailure, pause, steps, validate")
+	s.wantEvent("web", releases.ReasonMistake, "step: unknown field; there are check, evidence, group, onFailure, pause, steps, validate")
 	s.edit("web", map[string]string{"a": "2"})
 	s.create("other", "{}", map[string]string{"a": "1"}) // So that the controller had the time.
 	s.wantValues("a", map[string]int{"1": 2})

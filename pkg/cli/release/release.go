@@ -176,6 +176,9 @@ type view struct {
 type pair struct {
 	Source stable.Object
 	Copy   *stable.Object // Nil for none.
+	// IsTaken means that another object has the name of the copy, or that the copy has lost its
+	// label. Then no edit reaches more pods, and drivers leave the files as they are.
+	IsTaken bool
 }
 
 func read(ctx context.Context, client kubernetes.Interface, ref api.Ref) (pair, error) {
@@ -194,6 +197,8 @@ func read(ctx context.Context, client kubernetes.Interface, ref api.Ref) (pair, 
 		return pair{}, err
 	case found.IsCopyOf(ref):
 		p.Copy = &found
+	default:
+		p.IsTaken = true
 	}
 	return p, nil
 }
@@ -247,12 +252,16 @@ func (p pair) view(pods []pod) view {
 			continue
 		}
 		v.Pods++
-		if p.Copy == nil || v.Digest == v.Candidate || e.Shows(pod.uid, v.Candidate) {
+		if p.Copy == nil && !p.IsTaken || v.Digest == v.Candidate || e.Shows(pod.uid, v.Candidate) {
 			v.Shown++
 		}
 	}
-	if len(mistakes) > 0 {
+	switch {
+	case len(mistakes) > 0:
 		v.State, v.Reason = stateMistaken, mistakes[0].String()
+	case p.IsTaken:
+		v.State, v.Reason = stateMistaken, fmt.Sprintf("%s has the name of the stable copy, but not the label %s: %s; rename or delete it",
+			release.StableOf(p.Source.Ref), release.StableLabel, release.LabelOf(p.Source.Ref.Name))
 	}
 	return v
 }

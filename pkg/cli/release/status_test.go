@@ -63,3 +63,20 @@ func TestWatchOutlastsErrors(t *testing.T) {
 		})
 	}
 }
+
+// TestATakenName of a copy, or one without its label, is a mistake, and not an object that all pods have.
+func TestATakenName(t *testing.T) {
+	t.Parallel()
+	meta := metav1.ObjectMeta{Namespace: "n", Name: "web", Annotations: map[string]string{release.Annotation: "{}"}}
+	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: meta}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "web.stable"}})
+	flags, namespace := genericclioptions.NewConfigFlags(false), "n"
+	flags.Namespace = &namespace
+	o := &status{target: target{Session: &session.Session{ConfigFlags: flags}}}
+	views, err := o.views(t.Context(), client, []string{"configmap/web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := views[0]; v.State != stateMistaken || !strings.Contains(v.Reason, "has the name of the stable copy") || verdict(views) == nil {
+		t.Errorf("the view is %+v, want a mistake and an exit code", v)
+	}
+}

@@ -35,8 +35,10 @@ func (c *Controller) act(ctx context.Context, u unit, members []*member, state p
 			continue
 		}
 		if err := c.write(ctx, m, d, after, partnersOf(m.others(members))); err != nil {
+			c.reportUnwritten(ctx, m, err)
 			return false, err
 		}
+		c.reports.replace(m.ref(), ReasonUnwritten, "")
 	}
 	return true, nil
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -190,4 +192,29 @@ func TestContentsThatWaitAreNotRead(t *testing.T) {
 	if got := checks.count.Load(); got != 1 || reads() > 1 {
 		t.Errorf("%d checks are under way, and %d copies were read; want one of the namespace", got, reads())
 	}
+}
+
+// TestARefusedWrite is reported once, and the release goes on when the API server accepts it.
+func TestARefusedWrite(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.set("web", "{steps: [1], pause: 1h}", "1")
+	f.until("there is a stable copy", func() bool { return f.hasCopy("web") })
+	errPolicy := apierrors.NewForbidden(corev1.Resource("configmaps"), "web.stable", errors.New("denied by a policy"))
+	var isRefused atomic.Bool
+	isRefused.Store(true)
+	f.client.PrependReactor("patch", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return isRefused.Load(), nil, errPolicy
+	})
+	f.mayFail = errPolicy
+	f.set("web", "{steps: [1], pause: 1h}", "2")
+	f.until("an Event reports it", func() bool { return f.count(ReasonUnwritten) > 0 })
+	for range 10 {
+		f.reconcile()
+	}
+	if got := f.count(ReasonUnwritten); got != 1 || f.count("denied by a policy") != 1 {
+		t.Errorf("%d Events report it, want 1 with the reason: %q", got, f.texts)
+	}
+	isRefused.Store(false)
+	f.until("a step begins", func() bool { return f.exposure("web").Step == 1 })
 }

@@ -184,13 +184,53 @@ func (p *podCache) transform(o any) (any, error) {
 			kept.is.IsReady, kept.is.Changed = condition.Status == corev1.ConditionTrue, condition.LastTransitionTime.Time
 		}
 	}
+	kept.is.IsDisrupted = isDisrupted(pod.Status)
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		kept.is.Restarts += int(status.RestartCount)
 		if last := status.LastTerminationState.Terminated; last != nil && last.FinishedAt.After(kept.is.Ended) {
 			kept.is.Ended = last.FinishedAt.Time
 		}
+		kept.is.Containers = append(kept.is.Containers, containerOf(status))
 	}
 	return kept, nil
+}
+
+// isDisrupted reports whether a pod is evicted, or its node is lost. The node controller then sets
+// the condition Ready to False. Unlike the kubelet, it leaves ContainersReady, and gives no reason.
+func isDisrupted(status corev1.PodStatus) bool {
+	var isUnready, areReady bool
+	for _, c := range status.Conditions {
+		isTrue := c.Status == corev1.ConditionTrue
+		if c.Type == corev1.DisruptionTarget && isTrue {
+			return true
+		}
+		areReady = areReady || c.Type == corev1.ContainersReady && isTrue
+		if c.Type == corev1.PodReady {
+			if c.Reason == reasonNodeLost || c.Reason == reasonNodeNotReady {
+				return true
+			}
+			isUnready = c.Status == corev1.ConditionFalse && c.Reason == ""
+		}
+	}
+	return status.Reason == reasonNodeLost || isUnready && areReady
+}
+
+// The reasons of pods whose node is lost, from those versions of Kubernetes that write one.
+const (
+	reasonNodeLost     = "NodeLost"
+	reasonNodeNotReady = "NodeNotReady"
+)
+
+// containerOf returns a container with its last end, after which it may not have been started again
+// yet.
+func containerOf(status corev1.ContainerStatus) plan.Container {
+	c := plan.Container{Name: status.Name, Restarts: int(status.RestartCount)}
+	for _, end := range []*corev1.ContainerStateTerminated{status.LastTerminationState.Terminated, status.State.Terminated} {
+		if end != nil && !end.FinishedAt.IsZero() {
+			c.Ended, c.ExitCode = end.FinishedAt.Time, int(end.ExitCode)
+		}
+	}
+	return c
 }
 
 // seenPods remembers what pods were like when they got a candidate.

@@ -156,3 +156,67 @@ func TestALaterCopy(t *testing.T) {
 		})
 	}
 }
+
+// TestEndsOfContainers are those that the kubelet reports last. An end without a time is not one that can be judged.
+func TestEndsOfContainers(t *testing.T) {
+	t.Parallel()
+	at := func(code int32, seconds int) *corev1.ContainerStateTerminated {
+		return &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(epoch.Add(time.Duration(seconds) * time.Second))}
+	}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	pod := aPod{"a", "x", "1", false, volumes(map[string]string{"configMap": "web"})}.object()
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Terminated: at(0, 1)}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "never ended", State: running},
+		{Name: "ended", State: corev1.ContainerState{Terminated: at(0, 5)}, LastTerminationState: corev1.ContainerState{Terminated: at(1, 2)}, RestartCount: 1},
+		{Name: "waits", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}, LastTerminationState: corev1.ContainerState{Terminated: at(7, 3)}},
+		{Name: "runs again", State: running, LastTerminationState: corev1.ContainerState{Terminated: at(0, 4)}, RestartCount: 2},
+		{Name: "unknown", State: running, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137}}, RestartCount: 3},
+	}
+	got := podsOf(t, []runtime.Object{pod}, []*member{memberOf(api.ConfigMap, "web", epoch)})[0]
+	want := []plan.Container{
+		{Name: "init", Ended: epoch.Add(time.Second)},
+		{Name: "never ended"},
+		{Name: "ended", Restarts: 1, Ended: epoch.Add(5 * time.Second)},
+		{Name: "waits", Ended: epoch.Add(3 * time.Second), ExitCode: 7},
+		{Name: "runs again", Restarts: 2, Ended: epoch.Add(4 * time.Second)},
+		{Name: "unknown", Restarts: 3},
+	}
+	if diff := cmp.Diff(want, got.Containers); diff != "" || got.Restarts != 6 || !got.Ended.Equal(epoch.Add(4*time.Second)) {
+		t.Errorf("%d restarts, the last at %s, and containers (-want +got):\n%s", got.Restarts, got.Ended, diff)
+	}
+}
+
+// TestWhichPodsAreDisrupted: those that something else than their kubelet ends, or calls not ready.
+func TestWhichPodsAreDisrupted(t *testing.T) {
+	t.Parallel()
+	const no, yes = corev1.ConditionFalse, corev1.ConditionTrue
+	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: status, Reason: reason}
+	}
+	tests := map[string]struct {
+		status corev1.PodStatus
+		want   bool
+	}{
+		"a pod that is Ready":             {corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.PodReady, yes, ""), condition(corev1.ContainersReady, yes, "")}}, false},
+		"its containers are not":          {corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.PodReady, no, "ContainersNotReady"), condition(corev1.ContainersReady, no, "ContainersNotReady")}}, false},
+		"a readiness gate":                {corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.PodReady, no, "ReadinessGatesNotReady"), condition(corev1.ContainersReady, yes, "")}}, false},
+		"evicted":                         {corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.PodReady, yes, ""), condition(corev1.DisruptionTarget, yes, "EvictionByEvictionAPI")}}, true},
+		"an eviction that did not happen": {corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.PodReady, no, "ContainersNotReady"), condition(corev1.DisruptionTarget, no, "")}}, false},
+		"evicted by the kubelet":          {corev1.PodStatus{Phase: corev1.PodFailed, Conditions: []corev1.PodCondition{condition(corev1.DisruptionTarget, yes, "TerminationByKubelet")}}, true},
+		"its node is not ready":           {corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.PodReady, no, ""), condition(corev1.ContainersReady, yes, "")}}, true},
+		"with a reason":                   {corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.PodReady, no, "NodeNotReady")}}, true},
+		"lost":                            {corev1.PodStatus{Reason: "NodeLost", Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionUnknown, "")}}, true},
+		"unknown":                         {corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.PodReady, no, "")}}, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := aPod{"a", "x", "1", false, volumes(map[string]string{"configMap": "web"})}.object()
+			pod.Status = tc.status
+			if got := podsOf(t, []runtime.Object{pod}, []*member{memberOf(api.ConfigMap, "web", epoch)})[0]; got.IsDisrupted != tc.want {
+				t.Errorf("it is disrupted: %t, want %t", got.IsDisrupted, tc.want)
+			}
+		})
+	}
+}

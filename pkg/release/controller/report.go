@@ -28,6 +28,8 @@ const (
 	ReasonBlocked = "ReleaseBlocked"
 	// ReasonRefused: an edit breaks a rule, and no pod gets it.
 	ReasonRefused = "ReleaseRefused"
+	// ReasonUnwritten: the API server refuses what the stable copy is to have.
+	ReasonUnwritten = "ReleaseStuck"
 	// ReasonWaiting: it is not known that pods have the edit in their files.
 	ReasonWaiting = "ReleaseWaiting"
 	// ReasonExposed: a step has begun.
@@ -75,7 +77,7 @@ func (r *reports) replace(o api.Ref, reason, text string) bool {
 }
 
 func (r *reports) forgetAll(o api.Ref) {
-	for _, reason := range []string{ReasonMistake, ReasonRefused, ReasonBlocked, ReasonWaiting} {
+	for _, reason := range []string{ReasonMistake, ReasonRefused, ReasonBlocked, ReasonWaiting, ReasonUnwritten} {
 		r.replace(o, reason, "")
 	}
 	r.markRight(o)
@@ -172,6 +174,18 @@ func (c *Controller) reportNoCopy(ctx context.Context, m *member, err error) {
 	text := "Edits reach all pods at once until this is corrected: " + err.Error()
 	if c.reports.replace(m.ref(), ReasonMistake, text) {
 		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonMistake, text})
+	}
+}
+
+// reportUnwritten reports a stable copy that the API server refuses to change: a policy, a quota,
+// or somebody has made it immutable. Anything that may pass is logged only.
+func (c *Controller) reportUnwritten(ctx context.Context, m *member, err error) {
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+		return
+	}
+	text := "The release does not go on, because the API server refuses to change the stable copy. The controller goes on trying: " + err.Error()
+	if c.reports.replace(m.ref(), ReasonUnwritten, text) {
+		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonUnwritten, text})
 	}
 }
 

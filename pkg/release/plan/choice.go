@@ -26,14 +26,16 @@ func byPosition(a, b *chosen) int {
 }
 
 // readyFirst has pods first that can show whether an edit is good: one that is not Ready cannot.
-func readyFirst(a, b *chosen) int {
+func readyFirst(a, b *chosen) int { return cmp.Or(cmp.Compare(a.rank(), b.rank()), byPosition(a, b)) }
+
+func (p *chosen) rank() int {
 	switch {
-	case a.IsReady && !b.IsReady:
-		return -1
-	case b.IsReady && !a.IsReady:
+	case p.IsDisrupted:
+		return 2
+	case !p.IsReady:
 		return 1
 	}
-	return byPosition(a, b)
+	return 0
 }
 
 // newChoice returns the pods that run in an order, with those that have the candidate already.
@@ -51,22 +53,33 @@ func newChoice(e release.Exposure, pods []Pod, by order) choice {
 // show shows the candidate to more pods, up to a number of them. Pods that share files have it
 // together, or not at all: then a later step shows it to them.
 func (c choice) show(wanted int) {
-	shown := len(c.filter(func(p *chosen) bool { return p.isShown }))
+	shown := countRunning(c.filter(func(p *chosen) bool { return p.isShown }))
 	for _, p := range c.pods {
-		if p.isShown {
+		if p.isShown || shown >= wanted {
 			continue
 		}
 		together := c.filter(func(other *chosen) bool {
 			return !other.isShown && (other == p || p.SharesWith != "" && other.SharesWith == p.SharesWith)
 		})
-		if shown+len(together) > wanted {
+		running := countRunning(together)
+		if shown+running > wanted {
 			continue
 		}
 		for _, other := range together {
 			other.isShown = true
 		}
-		shown += len(together)
+		shown += running
 	}
+}
+
+// countRunning counts the pods that may prove something. Others are beside the number of a step.
+func countRunning(pods []*chosen) (count int) {
+	for _, p := range pods {
+		if p.runs() {
+			count++
+		}
+	}
+	return count
 }
 
 func (c choice) filter(is func(*chosen) bool) (some []*chosen) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
@@ -51,11 +52,25 @@ func (r run) failure(e release.Exposure) string {
 		if !r.hasCandidate(e, p) {
 			continue
 		}
-		if failure := p.failure(e.Since); failure != "" {
+		if failure := p.failure(e.Since, r.Now, r.Settings.Pause); failure != "" {
 			return fmt.Sprintf("pod %s has the edit and %s", p.Name, failure)
 		}
 	}
 	return ""
+}
+
+// restarting returns how long pods may still take that have the candidate and are being started
+// again by it. It is zero if there is none: a failure that is due ends the release before.
+func (r run) restarting(e release.Exposure) (rest time.Duration) {
+	if r.Settings.Check == settings.CheckNone || e.State == release.Promoting {
+		return 0
+	}
+	for _, p := range Running(r.Unit) {
+		if until := p.restartsUntil(e.Since, r.Settings.Pause); r.hasCandidate(e, p) && !until.IsZero() {
+			rest = max(rest, until.Sub(r.Now))
+		}
+	}
+	return rest
 }
 
 func (r run) hasCandidate(e release.Exposure, p Pod) bool { return e.Shows(p.UID, e.Digest) }
@@ -70,8 +85,14 @@ func (r run) fail(current release.Exposure, reason string) Decision {
 
 // end returns what is left to do when a release has ended.
 func (r run) end(current release.Exposure) Decision {
-	if fixed := r.fixed(current); current.State == release.Frozen && fixed.Threshold != current.Threshold {
+	if current.State != release.Frozen {
+		return Decision{Action: Rest}
+	}
+	if fixed := r.fixed(current); fixed.Threshold != current.Threshold {
 		return r.expose(fixed) // A person has frozen it.
+	}
+	if current.Rules != r.rules() { // Pods have the edit still.
+		return r.check(current)
 	}
 	return Decision{Action: Rest}
 }

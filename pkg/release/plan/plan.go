@@ -156,6 +156,12 @@ func (r run) decide() Decision {
 	if again, isNeeded := r.again(current); isNeeded {
 		return r.expose(again)
 	}
+	if r.isDisrupted(current) {
+		return r.wait(current, "each pod that has the edit is evicted, or its node is lost")
+	}
+	if rest := r.restarting(current); rest > 0 {
+		return Decision{Action: Rest, After: rest}
+	}
 	if d, isNeeded := r.prove(current); isNeeded {
 		return d
 	}
@@ -189,7 +195,7 @@ func (r run) isUnproven(current release.Exposure) bool {
 }
 
 // again returns the exposure of the current step, if none of the pods has the candidate any more
-// that had it: they were replaced.
+// that had it: they were replaced, or are disrupted.
 func (r run) again(current release.Exposure) (again release.Exposure, isNeeded bool) {
 	if current.Step < 1 || current.Step > len(r.Settings.Steps) {
 		return current, false
@@ -204,7 +210,13 @@ func (r run) again(current release.Exposure) (again release.Exposure, isNeeded b
 
 // isShown reports whether a pod that runs has the candidate.
 func (r run) isShown(e release.Exposure) bool {
-	return slices.ContainsFunc(r.Pods, func(p Pod) bool { return !p.HasFailed && r.hasCandidate(e, p) })
+	return slices.ContainsFunc(r.Pods, func(p Pod) bool { return p.runs() && r.hasCandidate(e, p) })
+}
+
+// isDisrupted reports whether pods have the candidate, and none of them can prove anything.
+func (r run) isDisrupted(e release.Exposure) bool {
+	isWatched := e.State.IsStep() && r.Settings.Check == settings.CheckReady
+	return isWatched && !r.isShown(e) && slices.ContainsFunc(r.Pods, func(p Pod) bool { return p.IsDisrupted && r.hasCandidate(e, p) })
 }
 
 // current returns how far the release of the candidates has come. It is not under way if an object
@@ -348,7 +360,7 @@ func (r run) share(e release.Exposure, step settings.Step) release.Exposure {
 		wanted := step.Pods
 		if wanted == 0 {
 			const rounding = 1e-9 // 29 % of 100 pods are 29.
-			wanted = max(1, int(step.Share*float64(len(c.pods))+rounding))
+			wanted = max(1, int(step.Share*float64(len(Running(r.Unit)))+rounding))
 		}
 		c.show(wanted)
 		shared := e

@@ -379,6 +379,32 @@ func TestAFrozenEdit(t *testing.T) {
 	}
 }
 
+// TestRulesForAFrozenEdit: it is checked by rules that come later, and taken back from the pods that have it if it breaks them.
+func TestRulesForAFrozenEdit(t *testing.T) {
+	t.Parallel()
+	for name, refuses := range map[string]bool{"it breaks them": true, "they hold": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEdited(t, 10, "{steps: [40%], pause: 30s, onFailure: freeze}", web)
+			w.do()
+			w.act(web, plan.End(w.unit, release.Frozen, "by jane"))
+			w.do()
+			w.wantShown(4, release.Frozen)
+			w.refuses = refuses
+			w.unit.Objects[0].Rules = "{validate: [{key: a.yaml}]}"
+			w.do()
+			if refuses {
+				w.wantShown(0, release.Refused)
+				return
+			}
+			w.wantShown(4, release.Frozen)
+			if reason := w.unit.Objects[0].Exposure.Reason; reason != "by jane" {
+				t.Errorf("the reason is %q now", reason)
+			}
+		})
+	}
+}
+
 func uidsOf(pods []plan.Pod) (uids []string) {
 	for _, p := range pods {
 		uids = append(uids, p.UID)

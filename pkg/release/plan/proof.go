@@ -41,15 +41,17 @@ func (r run) prove(current release.Exposure) (d Decision, isNeeded bool) {
 	if slices.ContainsFunc(pods, isOld) {
 		return Decision{Action: Ask, Names: r.names(), Pods: pods}, true
 	}
-	switch doubt := r.doubt(current, pods); {
-	case doubt == "":
-		return Decision{}, false
-	case current.State == release.Waiting && current.Reason == doubt:
-		return Decision{Action: Rest, After: proofTime}, true
-	default:
-		current.State, current.Reason = release.Waiting, doubt
-		return r.expose(current), true
+	doubt := r.doubt(current, pods)
+	return r.wait(current, doubt), doubt != ""
+}
+
+// wait has a release wait, and its exposure name the reason.
+func (r run) wait(current release.Exposure, reason string) Decision {
+	if current.State == release.Waiting && current.Reason == reason {
+		return Decision{Action: Rest, After: proofTime}
 	}
+	current.State, current.Reason = release.Waiting, reason
+	return r.expose(current)
 }
 
 // sample returns pods that can prove something: they have the candidates and, if that counts, are
