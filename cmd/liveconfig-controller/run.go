@@ -243,7 +243,8 @@ func (p *parts) work(ctx context.Context, cfg config) error {
 	return err
 }
 
-// lead does the work of the one controller that works. The first part that ends ends all.
+// lead runs the parts of the controller that has the lease. It stops all of them when ctx ends or
+// one returns an error, and returns the first error.
 func (p *parts) lead(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.controller.Run(ctx) })

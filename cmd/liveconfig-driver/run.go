@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return err
 	}
-	if err := awaitTurn(ctx, cfg, lock); err != nil || ctx.Err() != nil {
+	if err := awaitNode(ctx, cfg, lock); err != nil || ctx.Err() != nil {
 		return err
 	}
 	// From here on the node is this driver's, until the process has ended: the lock is not given

@@ -57,7 +57,7 @@ type Marks struct {
 	Together string
 	Partners Partners
 	// Err is a *[LimitError] if the annotations of a stable copy cannot be used. An exposure that
-	// is not written correctly shows the candidate to nobody, and is no error.
+	// is not written correctly shows the candidate to nobody, and is not an error.
 	Err error
 }
 

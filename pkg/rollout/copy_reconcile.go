@@ -57,9 +57,9 @@ func (c *Controller) reconcileCopy(ctx context.Context, o api.Ref) error {
 	return c.patchCopy(ctx, o, &found.ObjectMeta, patch)
 }
 
-// carriedTo returns the labels and annotations that a copy is to have of its source: those that the
-// source has now, whichever content the copy has. A copy whose source is gone, or lists what cannot
-// be copied, stays as it is.
+// carriedTo returns the labels and annotations that a copy should have from its source: those that
+// the source has now, whichever content the copy has. A copy whose source is gone, or lists what
+// cannot be copied, stays as it is.
 func (c *Controller) carriedTo(o api.Ref, found *cachedCopy) copies.Carried {
 	of, err := copies.SourceOf(found.Annotations)
 	if err != nil || of.Kind != o.Kind {
@@ -92,8 +92,8 @@ func (c *Controller) ownersOf(o api.Ref) []metav1.OwnerReference {
 	return owners
 }
 
-// mergeOwners returns the owners a copy shall have: those it has, except workloads that no longer
-// need it, and those that need it. An owner that others have added stays one.
+// mergeOwners returns the owners that a copy should have: those it has, except workloads that no
+// longer need it, and those that need it. An owner that others have added stays one.
 func (c *Controller) mergeOwners(have, needed []metav1.OwnerReference) []metav1.OwnerReference {
 	var merged []metav1.OwnerReference
 	for _, owner := range have {

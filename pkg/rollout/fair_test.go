@@ -55,8 +55,8 @@ func TestTurnsAreGivenUp(t *testing.T) {
 			t.Error("a turn was used twice")
 		}
 		p.forget(refIn("noisy", 11))
-		if len(p.turns.lines) != 0 || len(p.turns.order) != 0 || len(p.turns.passed) != 0 {
-			t.Errorf("what nobody waits for is remembered: %+v", p.turns)
+		if len(p.limiter.lines) != 0 || len(p.limiter.order) != 0 || len(p.limiter.passed) != 0 {
+			t.Errorf("what nobody waits for is remembered: %+v", p.limiter)
 		}
 	})
 }

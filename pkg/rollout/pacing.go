@@ -16,16 +16,16 @@ const longestQuiet = 10
 type pacer struct {
 	quiet time.Duration
 
-	// mu guards turns, waiting, and resting: the sum of the template that a workload had when there
-	// was nothing to do.
+	// mu guards limiter, queued, and resting: the sum of the template that a workload had when
+	// there was nothing to do.
 	mu      sync.Mutex
-	turns   *turns
-	waiting map[workload.Ref]*waiting
+	limiter *rateLimiter
+	queued  map[workload.Ref]*queuedChange
 	resting map[workload.Ref]string
 }
 
-// waiting is a change that is not rolled out yet.
-type waiting struct {
+// queuedChange is a change that is not rolled out yet.
+type queuedChange struct {
 	config   string    // The config to roll out, as last seen.
 	template string    // The sum of the workload's before the change, or when that was first seen.
 	first    time.Time // When it differed from what is rolled out.
@@ -36,8 +36,8 @@ type waiting struct {
 // newPacer returns a pacer that lets perSecond changes pass, and as many at once.
 func newPacer(quiet time.Duration, perSecond float64) *pacer {
 	return &pacer{
-		quiet: quiet, turns: newTurns(perSecond),
-		waiting: map[workload.Ref]*waiting{}, resting: map[workload.Ref]string{},
+		quiet: quiet, limiter: newRateLimiter(perSecond),
+		queued: map[workload.Ref]*queuedChange{}, resting: map[workload.Ref]string{},
 	}
 }
 
@@ -49,14 +49,14 @@ func (p *pacer) wait(ref workload.Ref, config string, template string) time.Dura
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	w, known := p.waiting[ref]
+	w, known := p.queued[ref]
 	if !known {
-		w = newWaiting(now)
+		w = newQueuedChange(now)
 		w.config, w.template = config, template
 		if before, ok := p.resting[ref]; ok {
 			w.template = before
 		}
-		p.waiting[ref] = w
+		p.queued[ref] = w
 	}
 	if w.config != config {
 		w.config, w.since = config, now
@@ -76,22 +76,22 @@ func (p *pacer) turn(ref workload.Ref) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	w, known := p.waiting[ref]
+	w, known := p.queued[ref]
 	if !known {
-		w = newWaiting(now)
-		p.waiting[ref] = w
+		w = newQueuedChange(now)
+		p.queued[ref] = w
 	}
 	return p.turnOf(ref, w, now)
 }
 
-func newWaiting(now time.Time) *waiting {
-	return &waiting{first: now, since: now, late: rand.Float64() / 10} //nolint:gosec // It spreads load and keeps no secret.
+func newQueuedChange(now time.Time) *queuedChange {
+	return &queuedChange{first: now, since: now, late: rand.Float64() / 10} //nolint:gosec // It spreads load and keeps no secret.
 }
 
 // turnOf returns how long a change has to wait for its turn. One that has to wait waits a little
 // longer, each for another time, so that workloads do not start in step.
-func (p *pacer) turnOf(ref workload.Ref, w *waiting, now time.Time) time.Duration {
-	wait := p.turns.wait(ref, now)
+func (p *pacer) turnOf(ref workload.Ref, w *queuedChange, now time.Time) time.Duration {
+	wait := p.limiter.wait(ref, now)
 	return wait + time.Duration(w.late*float64(wait))
 }
 
@@ -99,8 +99,8 @@ func (p *pacer) turnOf(ref workload.Ref, w *waiting, now time.Time) time.Duratio
 func (p *pacer) rest(ref workload.Ref, template string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.waiting, ref)
-	p.turns.forget(ref)
+	delete(p.queued, ref)
+	p.limiter.forget(ref)
 	p.resting[ref] = template
 }
 
@@ -108,7 +108,7 @@ func (p *pacer) rest(ref workload.Ref, template string) {
 func (p *pacer) forget(ref workload.Ref) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.waiting, ref)
-	p.turns.forget(ref)
+	delete(p.queued, ref)
+	p.limiter.forget(ref)
 	delete(p.resting, ref)
 }

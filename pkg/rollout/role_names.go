@@ -34,8 +34,8 @@ func (c *Controller) namesPatch(role *cachedRole) (patch write, isWhole bool) {
 	return append(patch, operation{"replace", "/metadata/resourceVersion", role.ResourceVersion}), isWhole
 }
 
-// namesOf returns the names that a rule of a Role is to have: those that it has, but for names of
-// copies, and the names of the copies that there are or will be next. It reports whether these are
+// namesOf returns the names that a rule of a Role should have: those that it has, except names of
+// copies, and the names of the copies that exist or come next. It reports whether these are
 // all.
 func (c *Controller) namesOf(role *cachedRole, rule rbacv1.PolicyRule) (names []string, isWhole bool) {
 	names = slices.Clone(rule.ResourceNames)

@@ -85,8 +85,8 @@ func (p *Pod) explain(template []versions.Place, why string) {
 	}
 }
 
-// objectOf returns an object of volumes, with the pods that have it counted by how their files are.
-// A pod that has it several times counts by the worst.
+// objectOf returns an object of volumes, and counts its pods by the state of their files. A pod
+// that has the object in several volumes counts once, with the worst state.
 func objectOf(ref api.Ref, fact observe.Found, pods []Pod) Object {
 	o := Object{
 		Ref: ref, Exists: fact.Version != nil, Version: fact.Version, ChangedAt: fact.ChangedAt, Pods: map[versions.State]int{},

@@ -15,7 +15,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/intree"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
 var namer = intree.Namer{Driver: "csi.liveconfig.internal", Namespace: "shop"}
@@ -152,8 +152,8 @@ func driver(t *testing.T, csi *corev1.CSIVolumeSource, there objects) (files map
 		}
 		contents[ref] = content
 	}
-	tree, err := projection.Build(spec, nil, contents)
-	if _, isMissing := errors.AsType[*projection.MissingError](err); isMissing {
+	tree, err := treebuilder.Build(spec, nil, contents)
+	if _, isMissing := errors.AsType[*treebuilder.MissingError](err); isMissing {
 		return nil, true
 	}
 	if err != nil {

@@ -37,7 +37,7 @@ func named(volumes []Volume, name string) Volume {
 
 func path(pod Pod, volume string) string { return pod.Object() + "/" + volume }
 
-// change is what becomes of one volume. One without a name does not exist.
+// change is one volume before and after. A Volume without a name does not exist.
 type change struct {
 	path          string
 	before, after Volume

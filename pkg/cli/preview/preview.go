@@ -1,6 +1,6 @@
 // Package preview is `kubectl liveconfig preview`.
 //
-// It does not know how files come of volumes: the parser and the projection of the driver do.
+// It does not know how files come of volumes: the driver's parser and treebuilder do.
 package preview
 
 import (

@@ -12,8 +12,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/intree"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
 // Objects returns what an object holds, and false if the object does not exist.
@@ -165,11 +165,11 @@ func (b *builder) fill(spec api.Spec) error {
 // build returns the files. In a volume of Kubernetes' own, only files belong to a user, and fsGroup
 // may read those too.
 func (b *builder) build(spec api.Spec, contents map[api.Ref]api.Content) (tree.Tree, error) {
-	exact, err := projection.Build(spec, b.fsGroup(), contents)
+	exact, err := treebuilder.Build(spec, b.fsGroup(), contents)
 	if err != nil || b.made.Type == Liveconfig {
 		return exact, err
 	}
-	built, err := projection.Build(withoutUsers(spec), b.fsGroup(), contents)
+	built, err := treebuilder.Build(withoutUsers(spec), b.fsGroup(), contents)
 	for i := range built.Files { // They are the same, in the same order.
 		if user := exact.UserOf(exact.Files[i]); user != 0 {
 			built.Files[i].User = &user
@@ -205,7 +205,7 @@ func secrets(spec api.Spec, contents map[api.Ref]api.Content) (map[string]bool, 
 	found := map[string]bool{}
 	for _, src := range spec.Sources {
 		alone := api.Spec{Sources: []api.Source{src}, DefaultMode: spec.DefaultMode}
-		built, err := projection.Build(alone, nil, contents)
+		built, err := treebuilder.Build(alone, nil, contents)
 		if err != nil {
 			return nil, fmt.Errorf("find out what %s makes: %w", src.Ref, err)
 		}

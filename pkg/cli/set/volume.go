@@ -67,7 +67,7 @@ func newSetVolume(s *session.Session) *cobra.Command {
 		{"gid", api.KeyGID, "group of all files; the pod's fsGroup by default"},
 		{"default-mode", api.KeyDefaultMode, "octal mode of files whose item has none, such as 0440"},
 		{"update-policy", api.KeyUpdatePolicy, "Atomic, Replace, InPlace or Never"},
-		{"on-delete", api.KeyOnDelete, "Keep or Remove: what becomes of files whose required source goes away"},
+		{"on-delete", api.KeyOnDelete, "Keep or Remove: what happens to files whose required source goes away"},
 	} {
 		o.given[f[1]] = flags.String(f[0], "", f[2])
 	}

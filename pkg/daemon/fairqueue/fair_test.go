@@ -85,13 +85,13 @@ func TestQueueIsFairToWhoComesLate(t *testing.T) {
 func TestTurnsAreForAFewAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := fairqueue.NewTurns(2)
+		semaphore := fairqueue.NewSemaphore(2)
 		var mu sync.Mutex
 		var order []string
 		finish := make(chan struct{})
 		for _, who := range []string{"a/1", "a/2", "a/3", "a/4", "b/1"} {
 			go func() {
-				done, err := turns.Take(t.Context(), tenantOf(who))
+				done, err := semaphore.Take(t.Context(), tenantOf(who))
 				if err != nil {
 					t.Error(err)
 					return
@@ -121,13 +121,13 @@ func TestTurnsAreForAFewAtATime(t *testing.T) {
 func TestATenantHasSoManyTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := fairqueue.NewTurnsForEach(2, 1)
+		semaphore := fairqueue.NewSemaphoreForEach(2, 1)
 		order := make(chan string, 10)
 		finish := map[string]chan struct{}{}
 		for _, who := range []string{"a/1", "a/2", "a/3", "b/1", "c/1"} {
 			finish[who] = make(chan struct{})
 			go func() {
-				done, err := turns.Take(t.Context(), tenantOf(who))
+				done, err := semaphore.Take(t.Context(), tenantOf(who))
 				if err != nil {
 					t.Error(err)
 					return
@@ -166,21 +166,21 @@ func TestATenantHasSoManyTurns(t *testing.T) {
 func TestTurnsOfThoseWhoLeave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := fairqueue.NewTurns(1)
-		done, err := turns.Take(t.Context(), "a")
+		semaphore := fairqueue.NewSemaphore(1)
+		done, err := semaphore.Take(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		left := make(chan error, 1)
 		go func() {
-			_, err := turns.Take(ctx, "b")
+			_, err := semaphore.Take(ctx, "b")
 			left <- err
 		}()
 		synctest.Wait()
 		next := make(chan func(), 1)
 		go func() {
-			done, err := turns.Take(t.Context(), "c")
+			done, err := semaphore.Take(t.Context(), "c")
 			if err != nil {
 				t.Error(err)
 			}
@@ -193,7 +193,7 @@ func TestTurnsOfThoseWhoLeave(t *testing.T) {
 		}
 		done()
 		(<-next)()
-		if done, err = turns.Take(t.Context(), "d"); err != nil {
+		if done, err = semaphore.Take(t.Context(), "d"); err != nil {
 			t.Fatal(err)
 		}
 		done()
@@ -203,13 +203,13 @@ func TestTurnsOfThoseWhoLeave(t *testing.T) {
 // TestTurnsAreNotLost when contexts end at any moment.
 func TestTurnsAreNotLost(t *testing.T) {
 	t.Parallel()
-	turns := fairqueue.NewTurns(2)
+	semaphore := fairqueue.NewSemaphore(2)
 	var all sync.WaitGroup
 	for i := range 200 {
 		all.Go(func() {
 			ctx, cancel := context.WithCancel(t.Context())
 			go cancel()
-			if done, err := turns.Take(ctx, fmt.Sprint(i%7)); err == nil {
+			if done, err := semaphore.Take(ctx, fmt.Sprint(i%7)); err == nil {
 				done()
 			}
 			cancel()
@@ -217,7 +217,7 @@ func TestTurnsAreNotLost(t *testing.T) {
 	}
 	all.Wait()
 	for range 2 {
-		if _, err := turns.Take(t.Context(), "last"); err != nil {
+		if _, err := semaphore.Take(t.Context(), "last"); err != nil {
 			t.Fatal(err)
 		}
 	}

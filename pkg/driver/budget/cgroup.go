@@ -138,7 +138,7 @@ func firstLimit(_, dir string) (int64, error) {
 	return limit, err
 }
 
-// readLimit reads a file with a limit. A file that is not there is no limit.
+// readLimit reads a file with a limit. Without the file there is no limit.
 func readLimit(file string) (int64, error) {
 	text, err := os.ReadFile(file)
 	switch {

@@ -1,7 +1,7 @@
 // Package manifestsource serves ConfigMaps and Secrets from the manifests of a directory, in place
 // of an API server: for trying the driver out, for tests, and for machines without a cluster.
 //
-// It does not know volumes, pods other than by their namespaces, or what becomes of the content.
+// It does not know volumes, files in pods, or more of a pod than its namespace.
 package manifestsource
 
 import (
@@ -225,7 +225,7 @@ var ErrForeign = errors.New("with --manifests a pod reads the objects of its own
 // Acquire counts one more user of the object. The returned function takes the user back and may be
 // called more than once. A source in another namespace than the pod's is refused with a
 // *[source.RefusedError].
-func (d *Directory) Acquire(key source.Key) (release func(), err error) {
+func (d *Directory) Acquire(key source.Key) (giveBack func(), err error) {
 	if key.Identity != identity.Driver() {
 		return nil, &source.RefusedError{Key: key, Err: ErrForeign}
 	}
@@ -238,10 +238,10 @@ func (d *Directory) Acquire(key source.Key) (release func(), err error) {
 		d.refreshLocked(key.Ref, it)
 	}
 	it.users++
-	return sync.OnceFunc(func() { d.release(key.Ref) }), nil
+	return sync.OnceFunc(func() { d.giveBack(key.Ref) }), nil
 }
 
-func (d *Directory) release(ref api.Ref) {
+func (d *Directory) giveBack(ref api.Ref) {
 	d.mu.Lock()
 	it := d.items[ref]
 	it.users--

@@ -76,9 +76,9 @@ func followDir(t *testing.T, dir string) *fixture {
 	must(t, err)
 	f.Directory = d
 	first := key(api.ConfigMap, "default", "first")
-	release, err := f.Acquire(first)
+	giveBack, err := f.Acquire(first)
 	must(t, err)
-	defer release()
+	defer giveBack()
 	if s := f.Get(first); s.Synced || s.Err != nil {
 		t.Errorf("before Run an object is %+v, want nothing known", s)
 	}
@@ -105,9 +105,9 @@ func web() source.Key { return key(api.ConfigMap, "default", "web") }
 // use acquires an object for as long as the test.
 func (f *fixture) use(k source.Key) {
 	f.t.Helper()
-	release, err := f.Acquire(k)
+	giveBack, err := f.Acquire(k)
 	must(f.t, err)
-	f.t.Cleanup(release)
+	f.t.Cleanup(giveBack)
 }
 
 // await waits until an object is as wanted.
@@ -303,7 +303,7 @@ func TestRoom(t *testing.T) {
 		t.Errorf("%d bytes are used of objects that nobody uses, want none", used)
 	}
 	other := f.budget.Part(func(int64) {}).Account()
-	release, err := f.Acquire(web())
+	giveBack, err := f.Acquire(web())
 	must(t, err)
 	if used := f.budget.Used(); used == 0 {
 		t.Error("no bytes are used of an object in use")
@@ -316,8 +316,8 @@ func TestRoom(t *testing.T) {
 	}
 	other.Close()
 	f.await(web(), "room again", holds(strings.Repeat("x", 100_000)))
-	release()
-	release()
+	giveBack()
+	giveBack()
 	if used := f.budget.Used(); used != 0 {
 		t.Errorf("%d bytes are used after the last user, want none", used)
 	}

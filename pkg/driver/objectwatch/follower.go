@@ -17,7 +17,7 @@ import (
 // nothing older.
 const latestVersion = ""
 
-// errRelist is why there is no watch: the object is to be listed first.
+// errRelist is why no watch begins: the object must be listed first.
 var errRelist = errors.New("the object is to be listed again")
 
 // Follower lists and watches one object.

@@ -72,10 +72,10 @@ func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
 		b.wantUsed(0)
 
 		others := b.crowd(0)
-		release := b.acquire(web)
+		giveBack := b.acquire(web)
 		b.want(web, known{Synced: true})
 		b.wantUsed(b.room.Limit() + BytesPerWatch)
-		release()
+		giveBack()
 		others.Close()
 		b.wantUsed(0)
 	})
@@ -112,7 +112,7 @@ func TestANewObjectLeavesTheReserve(t *testing.T) {
 func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		before func(b *bench) (o *corev1.ConfigMap, release func()) // While there is room.
+		before func(b *bench) (o *corev1.ConfigMap, giveBack func()) // While there is room.
 		after  func(b *bench, o *corev1.ConfigMap) *corev1.ConfigMap
 	}{
 		"it grows, and is shared with a newcomer": {
@@ -142,8 +142,8 @@ func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
-				o, release := tc.before(b)
-				defer release()
+				o, giveBack := tc.before(b)
+				defer giveBack()
 				b.settle()
 				b.crowd(1_000_000)
 				b.want(web, holding(tc.after(b, o)))
@@ -167,7 +167,7 @@ func TestWhatIsStoredIsPaidFor(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for n := range 40 {
 			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("web-", n)}
-			release := b.acquire(ref)
+			giveBack := b.acquire(ref)
 			b.settle()
 			b.putMap(immutable(ref, strings.Repeat("x", 100_000)))
 			b.remove(ref)
@@ -176,7 +176,7 @@ func TestWhatIsStoredIsPaidFor(t *testing.T) {
 			if got := b.room.Used(); b.known(ref).Immutable && got < BytesPerWatch+100_000 {
 				t.Errorf("Used() = %d while the content is stored, want it counted", got)
 			}
-			release()
+			giveBack()
 		}
 	})
 }
@@ -198,7 +198,7 @@ func TestAnObjectThatGrows(t *testing.T) {
 		},
 	}, func(b *bench, end func(*bench, *budget.Account, *corev1.ConfigMap) known) {
 		small := b.putMap(configMap(web, "1"))
-		release := b.acquire(web)
+		giveBack := b.acquire(web)
 		b.wantNow(holding(small), 1)
 		others := b.crowd(10_000)
 		large := b.putMap(configMap(web, strings.Repeat("x", 100_000)))
@@ -212,7 +212,7 @@ func TestAnObjectThatGrows(t *testing.T) {
 		if got := b.known(web).Data["k"]; got != "2" {
 			b.t.Errorf("content = %.20q, want the newest", got)
 		}
-		release()
+		giveBack()
 		others.Close()
 		if got := b.room.Used(); got != 0 {
 			b.t.Errorf("Used() = %d after the last user, want 0", got)

@@ -176,13 +176,13 @@ func (b *bench) onChange(hook func(source.Key)) { b.set(func() { b.hook = hook }
 func (b *bench) key(ref api.Ref) source.Key { return source.Key{Identity: b.id, Ref: ref} }
 
 // acquire takes the ref.
-func (b *bench) acquire(ref api.Ref) (release func()) {
+func (b *bench) acquire(ref api.Ref) (giveBack func()) {
 	b.t.Helper()
-	release, err := b.Acquire(b.key(ref))
+	giveBack, err := b.Acquire(b.key(ref))
 	if err != nil {
 		b.t.Fatalf("Acquire(%s) = %v, want no error", ref, err)
 	}
-	return release
+	return giveBack
 }
 
 // settle lets everything happen that can happen without time passing.

@@ -17,7 +17,7 @@ func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 	}, func(b *bench, prepare func(b *bench)) {
 		prepare(b)
 		o := b.putMap(immutable(web, "1"))
-		release := b.acquire(web)
+		giveBack := b.acquire(web)
 		b.wantNow(holding(o), 1)
 		b.wantWatches(web, 0, 0)
 		if got := b.requested(web); len(got) > 2 {
@@ -36,7 +36,7 @@ func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 		if got := len(b.all()) - before; got != 0 {
 			b.t.Errorf("%d requests in a day, want none", got)
 		}
-		release()
+		giveBack()
 		b.want(web, known{})
 	})
 }

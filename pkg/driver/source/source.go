@@ -160,7 +160,7 @@ func (c *Cache) Silence() time.Duration { return c.group.Silence() }
 // Acquire counts one more user of the object; the first one starts its watch, which begins when the
 // cache runs. The returned function ends the use, and may be called more than once. Acquire does
 // not wait for the object: see [Cache.Look] and [Config.Changed].
-func (c *Cache) Acquire(key Key) (release func(), err error) {
+func (c *Cache) Acquire(key Key) (giveBack func(), err error) {
 	client, err := c.cfg.Client(key.Identity)
 	if err != nil {
 		return nil, fmt.Errorf("acquire %s: %w", key, err)
@@ -183,10 +183,10 @@ func (c *Cache) Acquire(key Key) (release func(), err error) {
 	if c.isRunning && !it.now.Synced {
 		it.isAwaited.Store(true)
 	}
-	return sync.OnceFunc(func() { c.release(key) }), nil
+	return sync.OnceFunc(func() { c.giveBack(key) }), nil
 }
 
-func (c *Cache) release(key Key) {
+func (c *Cache) giveBack(key Key) {
 	if a := c.drop(key); a != nil {
 		a.Close() // Without the lock, because it calls back.
 	}

@@ -147,21 +147,21 @@ func TestChangedMayUseTheCache(t *testing.T) {
 			if called++; key != byDriver(web) {
 				return
 			}
-			release := b.acquire(other)
+			giveBack := b.acquire(other)
 			b.acquire(web)()
 			if got := string(b.Get(key).Content.Data["k"]); got != "1" {
 				t.Errorf("Changed sees %q, want the change", got)
 			}
 			b.Watches()
-			release()
+			giveBack()
 		})
 		b.putMap(configMap(web, "1"))
-		release := b.acquire(web)
+		giveBack := b.acquire(web)
 		b.settle()
 		if called == 0 {
 			t.Error("Changed was not called")
 		}
-		b.onChange(func(source.Key) { release() }) // The last user leaves from inside.
+		b.onChange(func(source.Key) { giveBack() }) // The last user leaves from inside.
 		b.putMap(configMap(web, "2"))
 		b.want(web, known{})
 		b.wantWatches(web, 0, 0)
@@ -177,9 +177,9 @@ func TestAcquireWithoutCredentials(t *testing.T) {
 		Changed: func(source.Key) { t.Error("Changed was called") },
 	})
 	key := source.Key{Identity: identity.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: cert}
-	release, err := c.Acquire(key)
+	giveBack, err := c.Acquire(key)
 	const want = "acquire secret default/cert as serviceaccount default/runner: no token"
-	if release != nil || !errors.Is(err, cause) || err.Error() != want {
+	if giveBack != nil || !errors.Is(err, cause) || err.Error() != want {
 		t.Errorf("Acquire = %v, want %s", err, want)
 	}
 	if got := c.Watches(); got != 0 {

@@ -76,12 +76,12 @@ func TestARevocationIsFollowedInTime(t *testing.T) {
 				bubbleWith(t, r.id, interval, func(b *bench) {
 					b.putMap(configMap(web, "1"))
 					for range 50 {
-						release := b.acquire(web)
+						giveBack := b.acquire(web)
 						b.settle()
 						r.answer(b, r.denial)
 						b.wantRevokedWithin(web, atMost)
 						r.answer(b, nil)
-						release()
+						giveBack()
 					}
 				})
 			})

@@ -83,9 +83,9 @@ func TestAReleaseEndsEverything(t *testing.T) {
 	}, func(b *bench, prepare func(b *bench)) {
 		prepare(b)
 		for range 3 {
-			release := b.acquire(web)
+			giveBack := b.acquire(web)
 			pass(time.Minute)
-			release()
+			giveBack()
 			b.want(web, known{})
 			b.wantWatches(web, 0, 0)
 			before := len(b.all())

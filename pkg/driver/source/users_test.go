@@ -76,9 +76,9 @@ func TestNothingIsReadBeforeRun(t *testing.T) {
 func TestARestartIsFresh(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "old"))
-		release := b.acquire(web)
+		giveBack := b.acquire(web)
 		b.wantChanges(web, 1)
-		release()
+		giveBack()
 		late := b.hold()
 		defer late()
 		b.acquire(web)()
@@ -99,7 +99,7 @@ func TestARestartIsFresh(t *testing.T) {
 
 func TestTheContextEndsEverything(t *testing.T) {
 	bubble(t, func(b *bench) {
-		release := b.acquire(web)
+		giveBack := b.acquire(web)
 		b.acquire(cert)
 		b.wantWatches(web, 1, 2)
 		b.stop()
@@ -111,7 +111,7 @@ func TestTheContextEndsEverything(t *testing.T) {
 		late := b.acquire(web) // Too late: nothing starts.
 		pass(time.Hour)
 		late()
-		release()
+		giveBack()
 		if got := len(b.requested(web)); got != before {
 			t.Errorf("requests after the end: %d, want none", got-before)
 		}
@@ -158,8 +158,8 @@ func playUsers(b *bench, r *rand.Rand) {
 		}
 	}
 	for _, ref := range refs {
-		for _, release := range releases[ref] {
-			release()
+		for _, giveBack := range releases[ref] {
+			giveBack()
 		}
 		releases[ref] = nil
 	}
@@ -194,13 +194,13 @@ func TestManyAtOnce(t *testing.T) {
 			running.Go(func() {
 				for range 40 {
 					ref := refs[r.IntN(len(refs))]
-					release := b.acquire(ref)
+					giveBack := b.acquire(ref)
 					if r.IntN(2) == 0 {
 						b.Get(byDriver(ref))
 					} else {
 						pass(time.Duration(r.IntN(1000)) * time.Microsecond)
 					}
-					release()
+					giveBack()
 				}
 			})
 		}

@@ -171,7 +171,7 @@ func (l *Lock) sign() error {
 	return nil
 }
 
-// open returns a descriptor of the directory of the records. It is no [os.File]: the garbage
+// open returns a descriptor of the directory of the records. It is not an [os.File]: the garbage
 // collector closes those, and with the descriptor the process would lose the lock.
 func (l *Lock) open() (fd int, err error) {
 	if err := os.MkdirAll(l.records, 0o700); err != nil {

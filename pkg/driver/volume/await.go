@@ -47,7 +47,7 @@ func (m *Manager) await(ctx context.Context, v *volume) error {
 
 // checkSources returns nil if the files of a new volume can be planned.
 func (m *Manager) checkSources(ctx context.Context, v *volume) error {
-	return inTurn(ctx, m.turns, v.record, func() error {
+	return inTurn(ctx, m.working, v.record, func() error {
 		h := v.lock()
 		defer h.unlock()
 		l, err := h.follow()

@@ -55,7 +55,7 @@ func (c *cluster) restart(changed func(source.Key)) {
 	c.watched, c.changed = map[source.Key]*watched{}, changed
 }
 
-func (c *cluster) Acquire(key source.Key) (release func(), err error) {
+func (c *cluster) Acquire(key source.Key) (giveBack func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refused[key.Ref] {

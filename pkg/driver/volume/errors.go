@@ -12,8 +12,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
-	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -86,8 +86,8 @@ func (c call) refuse(kind Kind, format string, args ...any) error {
 func kindOf(err error) Kind {
 	var (
 		attributes  *api.AttributesError
-		missing     *plans.MissingError
-		unsupported *plans.UnsupportedError
+		missing     *treebuilder.MissingError
+		unsupported *treebuilder.UnsupportedError
 		conflict    *tree.ConflictError
 		unread      *unreadError
 		sources     *sourcesError
@@ -178,14 +178,14 @@ func (e *unreadError) kind() Kind {
 
 // sourcesError lists everything that is in the way when at least one source could not be read.
 type sourcesError struct {
-	unread  []*unreadError      // At least one, in the order of the sources.
-	missing *plans.MissingError // The keys and objects that are missing in the sources that could be read; nil for none.
+	unread  []*unreadError            // At least one, in the order of the sources.
+	missing *treebuilder.MissingError // The keys and objects that are missing in the sources that could be read; nil for none.
 }
 
-// newSourcesError adds what [plans.Prepare] found missing in the sources that could be read.
+// newSourcesError adds what [treebuilder.Prepare] found missing in the sources that could be read.
 // It leaves out conflicts and unsupported content: an object that is not read yet may end them.
 func newSourcesError(unread []*unreadError, err error) *sourcesError {
-	missing, _ := errors.AsType[*plans.MissingError](err)
+	missing, _ := errors.AsType[*treebuilder.MissingError](err)
 	return &sourcesError{unread: unread, missing: missing}
 }
 

@@ -52,7 +52,7 @@ func (f *faults) mend() {
 }
 
 // hang makes an operation wait until release is called. It mends the operation.
-func (f *faults) hang(op string) (release func()) {
+func (f *faults) hang(op string) (resume func()) {
 	gate := make(chan struct{})
 	f.on(op, func() { <-gate })
 	return sync.OnceFunc(func() {

@@ -10,7 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
-	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -222,7 +222,7 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 		items := int64(len(s.Items))
 		switch {
 		case s.As != nil:
-			rendered = plans.MaxRendered // For all rendered files together.
+			rendered = treebuilder.MaxRendered // For all rendered files together.
 			files++
 			inodes += inodesPerItem
 		case items == 0: // Every key of the object is a file.

@@ -10,7 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
-	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
 // look is what is known at one moment of everything that decides about the files of a projection.
@@ -78,9 +78,9 @@ func (l look) sources() iter.Seq[seen] {
 
 // plan returns the files that the sources ask for, before anything is rendered, and the objects
 // that they come from. The error names everything that is in the way.
-func (l look) plan() (plans.Plan, map[api.Ref]api.Content, error) {
+func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 	if early := l.awaitPartners(); early != nil {
-		return plans.Plan{}, nil, early
+		return treebuilder.Plan{}, nil, early
 	}
 	spec, rs := l.spec, l.releases()
 	contents := make(map[api.Ref]api.Content, len(l.keys))
@@ -109,14 +109,14 @@ func (l look) plan() (plans.Plan, map[api.Ref]api.Content, error) {
 			}
 			contents[s.key.Ref] = content
 		case l.isAbsenceEarly(s): // The volume changes as a whole, so all of it waits.
-			return plans.Plan{}, nil, &atomicdir.EarlyError{Until: s.now.Changed.Add(source.AbsenceTime)}
+			return treebuilder.Plan{}, nil, &atomicdir.EarlyError{Until: s.now.Changed.Add(source.AbsenceTime)}
 		case l.followsLoss():
 			spec.Sources = forgive(spec.Sources, s.key.Ref)
 		}
 	}
-	plan, err := plans.Prepare(spec, l.group, contents)
+	plan, err := treebuilder.Prepare(spec, l.group, contents)
 	if len(unread) > 0 {
-		return plans.Plan{}, nil, newSourcesError(unread, err)
+		return treebuilder.Plan{}, nil, newSourcesError(unread, err)
 	}
 	return plan, contents, err
 }
@@ -168,7 +168,7 @@ func (l look) removesFiles() bool { return l.followsLoss() && len(l.lost()) > 0 
 func (l look) withLosses(err error) error {
 	lost := l.lost()
 	sources, ofSources := errors.AsType[*sourcesError](err)
-	_, ofMissing := errors.AsType[*plans.MissingError](err)
+	_, ofMissing := errors.AsType[*treebuilder.MissingError](err)
 	switch {
 	case err == nil && len(lost) == 0:
 		return l.noRoom()
@@ -182,7 +182,7 @@ func (l look) withLosses(err error) error {
 	return err
 }
 
-// noRoom returns an error when there is no room for what a source of the volume has become.
+// noRoom returns an error if there is no room for the new content of a source of the volume.
 func (l look) noRoom() error {
 	if problem, _ := l.firstUnread(isExhausted); problem != nil {
 		return problem

@@ -46,9 +46,9 @@ type Manager struct {
 	*node
 
 	cfg      Config
-	calls    sync.Map         // Has the ID of each volume that is being published or unpublished.
-	turns    *fairqueue.Turns // Of publishes that plan or write.
-	parsing  *fairqueue.Turns // Of publishes that parse their attributes.
+	calls    sync.Map             // Has the ID of each volume that is being published or unpublished.
+	working  *fairqueue.Semaphore // Of publishes that plan or write.
+	parsing  *fairqueue.Semaphore // Of publishes that parse their attributes.
 	stalls   *stallDetector
 	digests  digestKey
 	stopping chan struct{} // Closed when Run's context has ended.
@@ -62,7 +62,7 @@ func New(cfg Config) *Manager {
 			sources: cfg.Sources, views: cfg.Views, reporter: cfg.Reporter, room: cfg.Room,
 			registry: newRegistry(), queue: newSyncQueue(stalls),
 		},
-		cfg: cfg, turns: fairqueue.NewTurns(workers), parsing: fairqueue.NewTurns(parsers),
+		cfg: cfg, working: fairqueue.NewSemaphore(workers), parsing: fairqueue.NewSemaphore(parsers),
 		stalls: stalls, digests: newDigestKey(), stopping: make(chan struct{}),
 	}
 }

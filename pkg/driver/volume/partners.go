@@ -16,7 +16,7 @@ import (
 // object that is polled.
 const partnersTime = time.Minute
 
-// dispute is a disagreement of two stable copies. The zero dispute is none.
+// dispute is a disagreement of two stable copies. The zero value means that they agree.
 type dispute struct {
 	between string // The copies, and the releases that they name.
 	since   time.Time

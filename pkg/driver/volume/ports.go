@@ -15,8 +15,8 @@ import (
 
 // Sources reads objects and follows their changes.
 type Sources interface {
-	// Acquire counts a user of the object; release takes it back.
-	Acquire(source.Key) (release func(), err error)
+	// Acquire counts a user of the object, until giveBack is called.
+	Acquire(source.Key) (giveBack func(), err error)
 	// Look returns what is known of these objects at one moment. It never blocks.
 	Look(...source.Key) []source.Snapshot
 }

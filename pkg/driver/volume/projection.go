@@ -36,16 +36,16 @@ type projection struct {
 	memory    memory
 	node      *node
 
-	mu      sync.Mutex                 // Serialises sync and teardown; guards the fields below, and those of memory: see held.
-	keys    []source.Key               // Of the sources, each once. The registry's lock guards changes too, so either lock is enough to read.
-	copies  map[source.Key]*stableCopy // Of the sources that are released; guarded as keys are.
-	volumes []*volume                  // The volumes that have these files.
-	dispute dispute                    // Of the copies, at the last sync.
-	release []func()                   // Gives back the acquired sources.
-	frozen  bool                       // The files stay as they are: they never update, or the sources cannot be used.
-	files   files
-	problem error // Why the files are not current; nil when they are.
-	facts   facts
+	mu       sync.Mutex                 // Serialises sync and teardown; guards the fields below, and those of memory: see held.
+	keys     []source.Key               // Of the sources, each once. The registry's lock guards changes too, so either lock is enough to read.
+	copies   map[source.Key]*stableCopy // Of the sources that are released; guarded as keys are.
+	volumes  []*volume                  // The volumes that have these files.
+	dispute  dispute                    // Of the copies, at the last sync.
+	giveBack []func()                   // Gives back the acquired sources.
+	frozen   bool                       // The files stay as they are: they never update, or the sources cannot be used.
+	files    files
+	problem  error // Why the files are not current; nil when they are.
+	facts    facts
 }
 
 // node is what the projections of a node share.
@@ -144,29 +144,29 @@ func (p *projection) wakePublish() {
 
 // acquire becomes a user of all these sources, or of none.
 func (h held) acquire(keys []source.Key) error {
-	before := h.release
+	before := h.giveBack
 	for _, key := range keys {
-		release, err := h.node.sources.Acquire(key)
+		giveBack, err := h.node.sources.Acquire(key)
 		if err != nil {
-			for _, undo := range h.release[len(before):] {
+			for _, undo := range h.giveBack[len(before):] {
 				undo()
 			}
-			h.release = before
+			h.giveBack = before
 			return fmt.Errorf("watch the sources: %w", err)
 		}
-		h.release = append(h.release, release)
+		h.giveBack = append(h.giveBack, giveBack)
 	}
 	return nil
 }
 
-// releaseSources gives back what was acquired.
-func (h held) releaseSources() {
-	for _, release := range h.release {
-		release()
+// giveBackSources gives back what was acquired.
+func (h held) giveBackSources() {
+	for _, giveBack := range h.giveBack {
+		giveBack()
 	}
-	h.release = nil
+	h.giveBack = nil
 	for _, c := range h.copies {
-		c.release()
+		c.giveBack()
 	}
 }
 
@@ -179,7 +179,7 @@ func (h held) remove(v *volume) (isEmpty bool) {
 // end ends the use of the sources. A later sync does nothing.
 func (h held) end() {
 	h.phase.set(gone)
-	h.releaseSources()
+	h.giveBackSources()
 	_ = h.closeCachedView() // No data waits to be written.
 }
 

@@ -145,7 +145,7 @@ func (m *Manager) publishAgain(ctx context.Context, v *volume, r state.Record, t
 func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t access.Token) error {
 	var v *volume
 	var mistake error
-	err := inTurn(ctx, m.turns, r, func() error {
+	err := inTurn(ctx, m.working, r, func() error {
 		v, mistake = m.mountedVolume(r)
 		return nil
 	})
@@ -165,8 +165,8 @@ func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t access
 }
 
 // inTurn calls do when it is the turn of the record's namespace.
-func inTurn(ctx context.Context, turns *fairqueue.Turns, r state.Record, do func() error) error {
-	done, err := turns.Take(ctx, r.Pod.Namespace)
+func inTurn(ctx context.Context, limit *fairqueue.Semaphore, r state.Record, do func() error) error {
+	done, err := limit.Take(ctx, r.Pod.Namespace)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (m *Manager) provision(ctx context.Context, v *volume) error {
 		if err := m.await(ctx, v); err != nil {
 			return err
 		}
-		err := inTurn(ctx, m.turns, v.record, func() error { return m.create(ctx, v) })
+		err := inTurn(ctx, m.working, v.record, func() error { return m.create(ctx, v) })
 		// A new user of an immutable object makes the source read it again for all users. Then wait
 		// once more.
 		if !isFirstRead(err) {
@@ -328,7 +328,7 @@ func (m *Manager) populateNew(ctx context.Context, v *volume, h held) error {
 	klog.FromContext(ctx).V(2).Info("Published", logkeys.Pod, v.record.Pod)
 	if h.spec.UpdatePolicy == api.UpdateNever {
 		h.frozen = true
-		h.releaseSources()
+		h.giveBackSources()
 		m.dropToken(ctx, v.record.VolumeID)
 	} else {
 		h.reportPolled(l.polled())

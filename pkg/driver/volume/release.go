@@ -15,7 +15,7 @@ import (
 // stableCopy is the stable copy of a released source, as one projection uses it.
 type stableCopy struct {
 	key      source.Key // The identity is that of the source.
-	release  func()     // Gives the copy back.
+	giveBack func()     // Gives the copy back.
 	wasFound bool       // The copy exists, or did: its absence is a problem from then on.
 }
 
@@ -40,7 +40,7 @@ func (h held) adaptCopies(l look) (isOther bool, err error) {
 		case isFollowed:
 			isOther = true
 			h.node.registry.removeCopy(h, s.key, s.copy)
-			s.copy.release()
+			s.copy.giveBack()
 		default:
 			isOther = true
 			if err := h.beginCopy(s.key); err != nil {
@@ -54,7 +54,7 @@ func (h held) adaptCopies(l look) (isOther bool, err error) {
 func (h held) beginCopy(key source.Key) (err error) {
 	c := &stableCopy{key: source.Key{Identity: key.Identity, Ref: release.StableOf(key.Ref)}}
 	h.node.registry.addCopy(h, key, c) // First, so that no change is missed.
-	if c.release, err = h.node.sources.Acquire(c.key); err != nil {
+	if c.giveBack, err = h.node.sources.Acquire(c.key); err != nil {
 		h.node.registry.removeCopy(h, key, c)
 	}
 	return err

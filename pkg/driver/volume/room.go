@@ -8,7 +8,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
-	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -46,7 +46,7 @@ func (p *projection) admitUnparsed() error { return p.memory.account.Open(p.size
 func (p *projection) admitSources() error { return p.memory.account.Open(p.sizePending()) }
 
 // admitFiles takes the room for the files of a new volume. A live volume has room already.
-func (p *projection) admitFiles(plan plans.Plan) error {
+func (p *projection) admitFiles(plan treebuilder.Plan) error {
 	if p.isLive() {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (v *volume) chargeJoined(recordSize int) {
 }
 
 // neededBy returns how much memory it takes, at most, to write all files of a plan.
-func neededBy(plan plans.Plan) int64 {
+func neededBy(plan treebuilder.Plan) int64 {
 	const fixed = 4 // The directory of a generation, the link to it, and their like.
 	bytes, inodes := int64(0), int64(fixed+len(plan.Dirs()))
 	for size := range plan.Sizes() {

@@ -232,9 +232,9 @@ func TestANewcomerGetsTheContentOfNow(t *testing.T) {
 			return n.faults.mend
 		}, false},
 		"a projection that is busy for long": {func(n *node) func() {
-			release := n.faults.hang("open")
+			resume := n.faults.hang("open")
 			n.set(web, "a", "2")
-			return release
+			return resume
 		}, false},
 		"a change that is not written yet": {func(n *node) func() {
 			n.cluster.slip(web, "a", "2")

@@ -111,7 +111,7 @@ const stuckAfter = 2*time.Minute + 30*time.Second
 func TestAStuckWorkerIsTold(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		release := n.faults.hang("open")
+		resume := n.faults.hang("open")
 		since := time.Now()
 		n.set(web, "a", "2")
 		began := time.Now()
@@ -141,7 +141,7 @@ func TestAStuckWorkerIsTold(t *testing.T) {
 		}
 		pass(stuckAfter)
 		d.wantStuck("volume csi-config has been worked on since " + since.UTC().Format(time.RFC3339))
-		release()
+		resume()
 		pass(settling)
 		n.must(d.Healthy())
 		n.wantShown(r, map[string]string{"a": "3"}, "")
@@ -154,7 +154,7 @@ func TestStuckRecoveryIsTold(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		d.stop()
-		release := n.faults.hang("mounted")
+		resume := n.faults.hang("mounted")
 		next := n.build()
 		recovered := make(chan error, 1)
 		go func() { recovered <- next.Recover(n.ctx) }()
@@ -163,7 +163,7 @@ func TestStuckRecoveryIsTold(t *testing.T) {
 		if next.Ready() {
 			n.Error("Ready() = true before the volumes are taken over")
 		}
-		release()
+		resume()
 		n.must(<-recovered)
 		n.must(next.Healthy())
 	})
@@ -205,13 +205,13 @@ func TestAStuckCallIsTold(t *testing.T) {
 				d.publish(r)
 				call = func() error { return d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }
 			}
-			release := n.faults.hang(op)
+			resume := n.faults.hang(op)
 			done := make(chan error, 1)
 			go func() { done <- call() }()
 			pass(stuckAfter)
 			d.wantStuck("volume " + r.VolumeID + " has been worked on since ")
 			wantSame(n, "busy volumes, want none: nobody has the files", 0, d.Summary().NotCurrent[volume.Busy])
-			release()
+			resume()
 			n.must(<-done)
 			n.must(d.Healthy())
 		})
@@ -235,13 +235,13 @@ func TestOnlyLongWorkIsBusy(t *testing.T) {
 		d, _ := n.published()
 		n.cluster.set(tls, "key", "k1")
 		d.publish(n.request("other", secret(tls)))
-		release := n.faults.hang("open")
+		resume := n.faults.hang("open")
 		n.cluster.set(web, "a", "2")
 		pass(time.Minute)
 		n.cluster.set(tls, "key", "k2")
 		synctest.Wait() // It is at work since a moment ago.
 		wantSame(n, "busy volumes", 1, d.Summary().NotCurrent[volume.Busy])
-		release()
+		resume()
 		pass(settling)
 		wantSame(n, "busy volumes in the end", 0, d.Summary().NotCurrent[volume.Busy])
 	})

@@ -49,7 +49,7 @@ type Watcher struct {
 	raw chan struct{}
 	// wake has an element when polling may have to begin or to end.
 	wake chan struct{}
-	// opened has a queue that is to be read. There is no other one meanwhile.
+	// opened has the queue to read next. It never has two.
 	opened chan *queue
 
 	reporting sync.Mutex // Held while cfg.Polling is called.

@@ -42,10 +42,10 @@ func Exec(command, environment []string) error {
 	})
 }
 
-// try calls start with the paths at which a program may be, until it works or goes wrong in another
-// way than that there is no such program. A name without a slash is looked for in PATH of the
-// environment that the program is to have, in each directory in turn; one that may not be run is
-// skipped, and reported only if there is no other.
+// try calls start with the paths at which a program may be, until the program starts, or start
+// returns another error than that the program does not exist. It looks for a name without a slash
+// in each directory of PATH, in order. PATH is from the environment that the program gets. try
+// skips a program that may not be run, and reports it only if it finds no other.
 func try(program string, environment []string, start func(path string) error) error {
 	denied := error(nil)
 	for _, path := range candidates(program, environment) {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fd is an open directory. Anything that is done through it is done in that directory, whatever
-// becomes of its path, and no link is followed on the way to what is below it.
+// fd is an open directory. Every call through it acts in that directory, even if the path of the
+// directory changes, and follows no link on the way to a file below it.
 //
 // It makes system calls without the os package, which would register each file with the poller,
 // where it has no business, and clean up after files that are left open, and here no file is left

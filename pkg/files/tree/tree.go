@@ -1,4 +1,4 @@
-// Package tree holds the desired files of one volume: what projection makes and a directory writer
+// Package tree holds the desired files of one volume: what treebuilder makes and a directory writer
 // writes.
 //
 // It does not know where files come from or how they are put on disk.
@@ -23,7 +23,7 @@ type File struct {
 	Path string
 	// Data is the file's whole content. It is shared and must not be modified.
 	Data []byte
-	// Mode holds the permission bits, exactly as the file shall have them.
+	// Mode holds the permission bits, exactly as the file gets them.
 	Mode fs.FileMode
 	// User owns the file; nil means [Tree.UID].
 	User *int

@@ -74,8 +74,8 @@ func (e *ForeignMountError) Error() string {
 }
 
 // SymlinkError means that a symbolic link stands where the target should be, or one of the
-// directories above it. It may lead to somebody else's, and is not followed: at such a target there
-// is no volume, and none is made.
+// directories above it. It may lead to somebody else's directory, so the driver does not follow it.
+// The driver finds no volume at such a target, and creates none.
 type SymlinkError struct {
 	// Path is where the link is, the first one on the way to Target. It may be Target.
 	Path, Target string

@@ -15,7 +15,7 @@ import (
 // takes long. A few checks run at a time, of which a namespace has one at most: so one whose checks
 // all take as long as they may does not hold up the others.
 type checks struct {
-	turns   *fairqueue.Turns
+	limit   *fairqueue.Semaphore
 	running sync.WaitGroup
 
 	mu    sync.Mutex // Guards units.
@@ -34,7 +34,7 @@ type checked struct {
 const checksAtATime = 2
 
 func newChecks() *checks {
-	return &checks{turns: fairqueue.NewTurnsForEach(checksAtATime, 1), units: map[unit]*checked{}}
+	return &checks{limit: fairqueue.NewSemaphoreForEach(checksAtATime, 1), units: map[unit]*checked{}}
 }
 
 // task is what has to be checked of a unit.
@@ -85,7 +85,7 @@ func (c *checks) begin(ctx context.Context, t task) {
 }
 
 func (c *checks) run(ctx context.Context, t task) (refused string, err error) {
-	giveBack, err := c.turns.Take(ctx, t.unit.namespace)
+	giveBack, err := c.limit.Take(ctx, t.unit.namespace)
 	if err != nil {
 		return "", err
 	}

@@ -216,8 +216,8 @@ func (m *member) isWrong() bool { return m.problem != "" || len(m.mistakes) > 0 
 // blockedTime is how long the others of a group wait for a member that cannot be released.
 const blockedTime = time.Minute
 
-// without returns the members of a group without those that have been wrong for some time, unless a
-// release under way names them: that is no reason to release the others without it.
+// without returns the members of a group except those that have been wrong for some time. It keeps
+// a wrong member that a release under way names: the others must not be released without it.
 func (c *Controller) without(members []*member, now time.Time) []*member {
 	rest := slices.DeleteFunc(slices.Clone(members), func(m *member) bool {
 		if !m.isWrong() {

@@ -112,7 +112,7 @@ func (c *podCaches) end(namespace string) {
 	}
 }
 
-// forget has a unit be of no interest to its pods any more.
+// forget ends the reports about changed pods to a unit.
 func (c *podCaches) forget(u unit) {
 	c.mu.Lock()
 	p := c.namespaces[u.namespace]

@@ -44,7 +44,7 @@ const (
 // proofs remember what drivers have reported about the pods of units.
 type proofs struct {
 	drivers Drivers // Nil if they cannot be asked.
-	turns   *fairqueue.Turns
+	limit   *fairqueue.Semaphore
 	running sync.WaitGroup
 
 	mu    sync.Mutex // Guards units.
@@ -59,7 +59,7 @@ type proofsOfUnit struct {
 }
 
 func newProofs(drivers Drivers) *proofs {
-	return &proofs{drivers: drivers, turns: fairqueue.NewTurnsForEach(asksAtATime, 1), units: map[unit]*proofsOfUnit{}}
+	return &proofs{drivers: drivers, limit: fairqueue.NewSemaphoreForEach(asksAtATime, 1), units: map[unit]*proofsOfUnit{}}
 }
 
 // of returns pods with what was reported of them. pods is not changed.
@@ -102,7 +102,7 @@ func (p *proofs) ask(ctx context.Context, u unit, state plan.Unit, pods []plan.P
 
 // find asks the drivers, and returns what is proven, by UID.
 func (p *proofs) find(ctx context.Context, namespace string, pods []plan.Pod, wanted map[string]statusz.Version) map[string]*plan.Proof {
-	giveBack, err := p.turns.Take(ctx, namespace)
+	giveBack, err := p.limit.Take(ctx, namespace)
 	if err != nil {
 		return nil // The controller ends.
 	}

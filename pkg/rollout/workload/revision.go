@@ -35,7 +35,7 @@ type Revision struct {
 	Template *corev1.PodTemplateSpec
 	// Deleting is a revision that is about to go.
 	Deleting bool
-	// Live is a ReplicaSet that has, or shall have, pods. A ControllerRevision does not show
+	// Live is a ReplicaSet that has pods, or should have some. A ControllerRevision does not show
 	// whether pods are of it, so it is never Live.
 	Live bool
 }

@@ -28,8 +28,8 @@ const (
 // String returns the kind as kubectl takes it, such as deployment.
 func (k Kind) String() string { return strings.ToLower(string(k)) }
 
-// Ref names a workload. It is comparable. It is no [api.Ref], which can only name what has keys and
-// can be a source: a function that takes one of the two cannot be called with the other.
+// Ref names a workload. It is comparable. It is not an api.Ref, because that names an object
+// with keys, which can be a source. So the compiler refuses a workload where a source is expected.
 type Ref struct {
 	Kind      Kind
 	Namespace string

@@ -1,4 +1,4 @@
-package projection_test
+package treebuilder_test
 
 import (
 	"io/fs"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
 // FuzzBuild lets a file system judge: whatever users type, and whatever keys an API server might come to allow, the tree
@@ -41,7 +41,7 @@ func FuzzBuild(f *testing.F) {
 		for _, ref := range spec.Refs() {
 			contents[ref] = api.Content{Ref: ref, Data: map[string][]byte{first: []byte("1"), second: []byte("2")}}
 		}
-		built, err := projection.Build(spec, nil, contents)
+		built, err := treebuilder.Build(spec, nil, contents)
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package projection_test
+package treebuilder_test
 
 import (
 	"fmt"

@@ -1,8 +1,8 @@
-// Package projection turns a volume's Spec and the contents of its sources into the tree of files
+// Package treebuilder turns a volume's Spec and the contents of its sources into the tree of files
 // the volume shall hold.
 //
 // It is pure: it does not know clients, clocks, disks, goroutines or the state a volume is in.
-package projection
+package treebuilder
 
 import (
 	"fmt"

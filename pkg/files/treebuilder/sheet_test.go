@@ -1,4 +1,4 @@
-package projection_test
+package treebuilder_test
 
 import (
 	"errors"
@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/rendering"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
 // as is a source that has one file of all its keys.
@@ -98,7 +98,7 @@ func TestBuildOneFileOfAGroup(t *testing.T) {
 	t.Parallel()
 	src := as(web, "app.env", api.FormatDotenv)
 	src.As.Mode = new(fs.FileMode(0o400))
-	got, err := projection.Build(spec(src), new(2000), objects(map[api.Ref][]string{web: {"A", "1"}}))
+	got, err := treebuilder.Build(spec(src), new(2000), objects(map[api.Ref][]string{web: {"A", "1"}}))
 	if err != nil || len(got.Files) != 1 || got.Files[0].Mode != 0o440 || got.GID != 2000 {
 		t.Errorf("Build = %v, %v, want one file that the group may read", got, err)
 	}
@@ -161,12 +161,12 @@ func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 20 { // In whatever order Go walks the map.
-				_, err := projection.Build(tt.spec, nil, contents)
+				_, err := treebuilder.Build(tt.spec, nil, contents)
 				if err == nil || err.Error() != tt.want {
 					t.Fatalf("Build = %v, want %s", err, tt.want)
 				}
-				_, isMissing := errors.AsType[*projection.MissingError](err)
-				if _, isUnfit := errors.AsType[*projection.UnsupportedError](err); isUnfit == isMissing {
+				_, isMissing := errors.AsType[*treebuilder.MissingError](err)
+				if _, isUnfit := errors.AsType[*treebuilder.UnsupportedError](err); isUnfit == isMissing {
 					t.Fatalf("Build = %T, want an *UnfitError or a *MissingError", err)
 				}
 			}
@@ -180,8 +180,8 @@ func TestTheLargestCombinedFile(t *testing.T) {
 	name, err := rendering.Size(api.FormatJSON, "A", nil)
 	must(t, err)
 	for more, fits := range map[int]bool{0: true, 1: false} {
-		value := strings.Repeat("x", projection.MaxRendered-rendering.FrameSize-name+more)
-		plan, err := projection.Prepare(spec(as(web, "a", api.FormatJSON)), nil, objects(map[api.Ref][]string{web: {"A", value}}))
+		value := strings.Repeat("x", treebuilder.MaxRendered-rendering.FrameSize-name+more)
+		plan, err := treebuilder.Prepare(spec(as(web, "a", api.FormatJSON)), nil, objects(map[api.Ref][]string{web: {"A", value}}))
 		if (err == nil) != fits {
 			t.Errorf("Prepare with %d bytes more than the largest file = %v", more, err)
 		}
@@ -198,14 +198,14 @@ func TestPlanSaysWhatItRenders(t *testing.T) {
 	for name, s := range map[string]api.Spec{
 		"one": spec(as(web, "a", api.FormatDotenv)), "two": spec(as(web, "a", api.FormatDotenv), as(web, "b", api.FormatJSON)),
 	} {
-		plan, err := projection.Prepare(s, nil, contents)
+		plan, err := treebuilder.Prepare(s, nil, contents)
 		must(t, err)
 		said, made := plan.Rendered(), int64(plan.Tree().Size())
 		if said < made || said > made+1000 {
 			t.Errorf("%s: Rendered = %d, and the files have %d bytes", name, said, made)
 		}
 	}
-	plan, err := projection.Prepare(spec(api.Source{Ref: web}), nil, contents)
+	plan, err := treebuilder.Prepare(spec(api.Source{Ref: web}), nil, contents)
 	if err != nil || plan.Rendered() != 0 {
 		t.Errorf("Rendered = %d of files of keys, want 0 (%v)", plan.Rendered(), err)
 	}
@@ -228,9 +228,9 @@ func TestGuardPreparingTakesNoMemory(t *testing.T) { // Not parallel: whatever e
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := projection.Prepare(s, nil, contents)
+			_, err := treebuilder.Prepare(s, nil, contents)
 			runtime.ReadMemStats(&after)
-			if _, isUnfit := errors.AsType[*projection.UnsupportedError](err); !isUnfit {
+			if _, isUnfit := errors.AsType[*treebuilder.UnsupportedError](err); !isUnfit {
 				t.Fatalf("Prepare = %v, want an *UnfitError", err)
 			}
 			if got := after.TotalAlloc - before.TotalAlloc; got > most {

@@ -33,29 +33,28 @@ func newLock(cfg config) (*state.Lock, error) {
 	}), nil
 }
 
-// turn is a driver's wait for its turn, while another one has the node: the process of a pod that
-// was deleted by force, or a second installation. Until it comes, the driver touches nothing of the
-// node.
-type turn struct {
+// standby is a driver that waits while another driver has the node: the process of a pod that was
+// deleted by force, or a second installation. While it waits, it touches nothing of the node.
+type standby struct {
 	cfg     config
 	lock    *state.Lock
 	started time.Time
 }
 
-// awaitTurn returns when no other driver has the state directory any more. A driver that waits is
+// awaitNode returns when no other driver has the state directory any more. A driver that waits is
 // alive and not ready, and reports which driver it waits for. If ctx ends first, that is not an
 // error.
-func awaitTurn(ctx context.Context, cfg config, lock *state.Lock) error {
+func awaitNode(ctx context.Context, cfg config, lock *state.Lock) error {
 	isTaken, err := lock.TryTake()
 	if isTaken || err != nil {
 		return err
 	}
-	t := &turn{cfg: cfg, lock: lock, started: time.Now()}
+	s := &standby{cfg: cfg, lock: lock, started: time.Now()}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return t.serve(ctx) })
-	g.Go(func() error { return t.logHolder(ctx) })
+	g.Go(func() error { return s.serve(ctx) })
+	g.Go(func() error { return s.logHolder(ctx) })
 	g.Go(func() error {
 		defer stop()
 		return lock.Take(ctx)
@@ -71,14 +70,14 @@ func awaitTurn(ctx context.Context, cfg config, lock *state.Lock) error {
 }
 
 // logHolder logs which driver this one waits for, and each change of that, until ctx ends.
-func (t *turn) logHolder(ctx context.Context) error {
+func (s *standby) logHolder(ctx context.Context) error {
 	ticker := time.NewTicker(holderInterval)
 	defer ticker.Stop()
-	for told := ""; ; {
-		if holder := t.lock.Holder().String(); holder != told {
+	for logged := ""; ; {
+		if holder := s.lock.Holder().String(); holder != logged {
 			klog.Background().Info("Waiting for the end of another driver, which has the state directory of the node; "+
-				"nothing of the node is touched until then", logkeys.Directory, t.cfg.stateDir, logkeys.Holder, holder)
-			told = holder
+				"nothing of the node is touched until then", logkeys.Directory, s.cfg.stateDir, logkeys.Holder, holder)
+			logged = holder
 		}
 		select {
 		case <-ticker.C:
@@ -90,35 +89,35 @@ func (t *turn) logHolder(ctx context.Context) error {
 
 // serve serves HTTP until ctx ends. Where both drivers use the network of the host, the other one
 // has the port, and nothing is served until it ends.
-func (t *turn) serve(ctx context.Context) error {
-	if t.cfg.httpEndpoint == "" {
+func (s *standby) serve(ctx context.Context) error {
+	if s.cfg.httpEndpoint == "" {
 		return nil
 	}
-	l, err := server.ListenHTTP(ctx, t.cfg.httpEndpoint)
+	l, err := server.ListenHTTP(ctx, s.cfg.httpEndpoint)
 	if err != nil {
 		klog.Background().Info("The driver serves HTTP when the other driver has ended", logkeys.Reason, err.Error())
 		return nil
 	}
-	return server.ServeHTTP(ctx, l, t.mux())
+	return server.ServeHTTP(ctx, l, s.mux())
 }
 
-func (t *turn) mux() *http.ServeMux {
+func (s *standby) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", server.Health(func() error { return nil }))
-	mux.Handle("/readyz", server.Health(t.check))
-	mux.Handle("/metrics", server.Health(t.check))
-	mux.Handle("GET /statusz", server.Local(http.HandlerFunc(t.serveStatus)))
+	mux.Handle("/readyz", server.Health(s.check))
+	mux.Handle("/metrics", server.Health(s.check))
+	mux.Handle("GET /statusz", server.Local(http.HandlerFunc(s.serveStatus)))
 	return mux
 }
 
 // check returns why the driver is not ready.
-func (t *turn) check() error {
-	return fmt.Errorf("another driver has %s, and this one waits for its end: %s", t.cfg.stateDir, t.lock.Holder())
+func (s *standby) check() error {
+	return fmt.Errorf("another driver has %s, and this one waits for its end: %s", s.cfg.stateDir, s.lock.Holder())
 }
 
-func (t *turn) serveStatus(w http.ResponseWriter, r *http.Request) {
-	report := newReport(t.cfg, t.started)
-	holder := statusz.Holder(t.lock.Holder())
+func (s *standby) serveStatus(w http.ResponseWriter, r *http.Request) {
+	report := newReport(s.cfg, s.started)
+	holder := statusz.Holder(s.lock.Holder())
 	report.WaitsFor = &holder
 	writeReport(w, r, report)
 }

@@ -1,4 +1,4 @@
-package projection_test
+package treebuilder_test
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
 // The rules in the names of cases are those of test/RULES.md.
@@ -55,7 +55,7 @@ func plain(files ...tree.File) tree.Tree {
 // build returns the tree, which must be one.
 func build(t *testing.T, s api.Spec, fsGroup *int, contents map[api.Ref]api.Content) tree.Tree {
 	t.Helper()
-	built, err := projection.Build(s, fsGroup, contents)
+	built, err := treebuilder.Build(s, fsGroup, contents)
 	if err != nil {
 		t.Fatalf("Build = %v, want no error", err)
 	}
@@ -271,8 +271,8 @@ func TestBuildRefusesWhatIsMissing(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := projection.Build(tt.spec, nil, contents)
-			var missing *projection.MissingError
+			got, err := treebuilder.Build(tt.spec, nil, contents)
+			var missing *treebuilder.MissingError
 			if !errors.As(err, &missing) || err.Error() != tt.wantErr {
 				t.Errorf("Build = %T %v, want a *MissingError %s", err, err, tt.wantErr)
 			}
@@ -298,7 +298,7 @@ func TestBuildRefusesConflicts(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		_, err := projection.Build(tt.spec, nil, contents)
+		_, err := treebuilder.Build(tt.spec, nil, contents)
 		var conflict *tree.ConflictError
 		if !errors.As(err, &conflict) || *conflict != tt.want {
 			t.Errorf("%s: Build = %v, want %v", name, err, &tt.want)

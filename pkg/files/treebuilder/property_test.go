@@ -1,4 +1,4 @@
-package projection_test
+package treebuilder_test
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
 // TestBuildDoesNotDependOnMapOrder builds the same volume again and again: the order in which Go walks a map must reach
@@ -36,7 +36,7 @@ func TestBuildDoesNotDependOnMapOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result := func() string {
-				tr, err := projection.Build(s, nil, contents())
+				tr, err := treebuilder.Build(s, nil, contents())
 				return fmt.Sprint(tr.Digest(), err)
 			}
 			first := result()
@@ -57,7 +57,7 @@ func TestBuildNeverMixesPaths(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s, contents := randomVolume(r)
 		want := naive(s, contents)
-		got, err := projection.Build(s, nil, contents)
+		got, err := treebuilder.Build(s, nil, contents)
 		if err != nil {
 			t.Fatalf("seed %d: Build = %v, want no error", seed, err)
 		}

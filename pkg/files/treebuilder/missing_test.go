@@ -1,4 +1,4 @@
-package projection_test
+package treebuilder_test
 
 import (
 	"errors"
@@ -7,20 +7,20 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
 // missingKeys returns what Build says of keys that the config map web does not hold.
-func missingKeys(t *testing.T, keys ...string) *projection.MissingError {
+func missingKeys(t *testing.T, keys ...string) *treebuilder.MissingError {
 	t.Helper()
 	src := api.Source{Ref: web}
 	for _, key := range keys {
 		src.Items = append(src.Items, api.Item{Key: key, Path: "path"})
 	}
-	_, err := projection.Build(spec(src), nil, objects(map[api.Ref][]string{web: {}}))
-	missing, ok := errors.AsType[*projection.MissingError](err)
+	_, err := treebuilder.Build(spec(src), nil, objects(map[api.Ref][]string{web: {}}))
+	missing, ok := errors.AsType[*treebuilder.MissingError](err)
 	if !ok {
-		t.Fatalf("Build = %v, want a *projection.MissingError", err)
+		t.Fatalf("Build = %v, want a *treebuilder.MissingError", err)
 	}
 	return missing
 }

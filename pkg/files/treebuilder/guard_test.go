@@ -1,11 +1,11 @@
-package projection_test
+package treebuilder_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
 // TestGuardAllocations counts what building a tree makes on the heap, which is done for each volume of an object at each
@@ -21,7 +21,7 @@ func TestGuardAllocations(t *testing.T) { // Not parallel: whatever else is made
 			spec := api.Spec{Sources: []api.Source{{Ref: ref}}, DefaultMode: 0o644}
 			contents := map[api.Ref]api.Content{ref: content}
 			got := testing.AllocsPerRun(100, func() {
-				if _, err := projection.Build(spec, nil, contents); err != nil {
+				if _, err := treebuilder.Build(spec, nil, contents); err != nil {
 					t.Error(err)
 				}
 			})

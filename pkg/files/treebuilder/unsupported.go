@@ -1,4 +1,4 @@
-package projection
+package treebuilder
 
 import (
 	"fmt"
