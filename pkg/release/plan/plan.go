@@ -19,6 +19,8 @@ type Unit struct {
 	Objects []Object
 	// Pods are those that use one of the objects, in any order.
 	Pods []Pod
+	// Reads is how well Pods are known.
+	Reads Reads
 	// Quiet is how long the objects of a group must be unchanged before the first step.
 	Quiet time.Duration
 	// CanProve is whether drivers can be asked what files have.
@@ -64,6 +66,8 @@ const (
 	Expose Action = "Expose"
 	// Ask: the drivers of pods are asked what the files have. Then it is decided again.
 	Ask Action = "Ask"
+	// Read: the pods are read from the API server. Then it is decided again.
+	Read Action = "Read"
 	// Promote: the copies become the candidates.
 	Promote Action = "Promote"
 )
@@ -163,6 +167,9 @@ func (r run) decide() Decision {
 		return Decision{Action: Rest, After: rest}
 	}
 	if d, isNeeded := r.prove(current); isNeeded {
+		return d
+	}
+	if d, isNeeded := r.read(current); isNeeded {
 		return d
 	}
 	return r.next(current)
