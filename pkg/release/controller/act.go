@@ -104,7 +104,7 @@ func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, afte
 		annotations = stable.AgreeWith(annotations, m.name(), partners)
 	case plan.Clear:
 		annotations = stable.Annotate(m.copy.Annotations, release.Exposure{})
-	case plan.Expose, plan.Check, plan.Rest, plan.Ask:
+	case plan.Expose, plan.Check, plan.Rest, plan.Ask, plan.Read:
 		annotations = stable.Annotate(m.copy.Annotations, e)
 	}
 	if d.Action == plan.Expose && before.String() == e.String() {

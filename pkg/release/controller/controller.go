@@ -105,6 +105,9 @@ type Controller struct {
 	reports  *reports
 	metrics  *metrics
 	requests *fairqueue.Allowance
+	reading  *fairqueue.Semaphore // Of reads of pods.
+	started  time.Time
+	clock    clock
 	events   *fairqueue.Allowance
 	queue    workqueue.TypedRateLimitingInterface[unit]
 }
@@ -119,7 +122,8 @@ func New(cfg Config) (*Controller, error) {
 		cfg: cfg, run: rand.Text(), objects: found, pods: newPodCaches(cfg), checks: newChecks(), proofs: newProofs(cfg.Drivers), known: newKnownObjects(),
 		settings: newLastSettings(),
 		writer:   stable.Writer{Client: cfg.Client, Manager: FieldManager},
-		seen:     &seenPods{units: map[unit]*seenOfUnit{}}, reports: newReports(), metrics: newMetrics(),
+		reading:  fairqueue.NewSemaphoreForEach(readsAtATime, 1), started: time.Now(),
+		seen: &seenPods{units: map[unit]*seenOfUnit{}}, reports: newReports(), metrics: newMetrics(),
 		requests: fairqueue.NewAllowance(requestRate, requestBurst), events: fairqueue.NewAllowance(eventRate, eventBurst),
 	}
 	return c, c.metrics.register(cfg.Registry)
@@ -212,11 +216,15 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 
 // step decides what to do about members that have copies, and does it.
 func (c *Controller) step(ctx context.Context, u unit, members []*member, isHeld bool) (after time.Duration, err error) {
-	pods, isSynced := c.pods.of(ctx, u, members, c.queue.Add)
+	pods, reads, isSynced := c.pods.of(ctx, u, members, c.queue.Add)
 	if !isSynced {
 		return 0, errNotSynced
 	}
 	state := c.planOf(u, members, pods)
+	state.Reads = reads
+	if jumped := c.clock.look(state.Now, time.Since(c.started)); jumped.After(reads.BrokenAt) {
+		state.Reads.BrokenAt = jumped
+	}
 	state.IsHeld = isHeld
 	d := plan.Decide(state)
 	c.metrics.note(u, members)
@@ -228,6 +236,9 @@ func (c *Controller) step(ctx context.Context, u unit, members []*member, isHeld
 	case plan.Ask:
 		c.proofs.ask(ctx, u, state, d.Pods, wantedOf(members), c.queue.Add)
 		return 0, nil
+	case plan.Read:
+		c.readPods(ctx, u.namespace)
+		return readAgain, nil
 	case plan.Clear, plan.Check, plan.Expose, plan.Promote:
 	}
 	if c.cfg.DryRun {

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -35,6 +35,7 @@ type podCache struct {
 	informer cache.SharedIndexInformer
 	stop     context.CancelFunc
 	uses     *usesOfAttributes
+	reads    *podReads
 
 	mu    sync.Mutex                     // Guards units.
 	units map[unit]map[api.Ref]time.Time // Since when their objects are released.
@@ -46,7 +47,7 @@ func newPodCaches(cfg Config) *podCaches {
 
 // of returns the pods that use members of a unit. From then on, changed is called with the unit
 // when one of its pods changes. It is not synced until all pods of the namespace were seen once.
-func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed func(unit)) (pods []plan.Pod, isSynced bool) {
+func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed func(unit)) (pods []plan.Pod, reads plan.Reads, isSynced bool) {
 	p := c.begin(ctx, u.namespace, changed)
 	released := map[api.Ref]time.Time{}
 	for _, m := range members {
@@ -56,12 +57,12 @@ func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed f
 	p.units[u] = released
 	p.mu.Unlock()
 	if !p.informer.HasSynced() || p.informer.IsStopped() {
-		return nil, false
+		return nil, plan.Reads{}, false
 	}
 	var sets [][]string // The files that may be those of other pods too.
-	for _, o := range p.informer.GetStore().List() {
-		pod, ok := o.(*cachedPod)
-		if !ok || !pod.hasStarted || !pod.usesAny(released) {
+	reads, known := p.reads.of(p.informer.GetStore().List())
+	for _, pod := range known {
+		if !pod.hasStarted || !pod.usesAny(released) {
 			continue
 		}
 		var shared []string
@@ -74,7 +75,14 @@ func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed f
 		is.Objects = pod.namesOf(released)
 		pods, sets = append(pods, is), append(sets, shared)
 	}
-	return withShared(pods, sets), true
+	return withShared(pods, sets), reads, true
+}
+
+// in returns the cache of a namespace; nil for none.
+func (c *podCaches) in(namespace string) *podCache {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.namespaces[namespace]
 }
 
 // begin watches the pods of a namespace, if nobody does.
@@ -85,9 +93,10 @@ func (c *podCaches) begin(ctx context.Context, namespace string, changed func(un
 		return p
 	}
 	ctx, stop := context.WithCancel(ctx)
+	reads := newPodReads()
 	p := &podCache{
-		informer: informers.NewSharedInformerFactoryWithOptions(c.cfg.Client, 0, informers.WithNamespace(namespace)).Core().V1().Pods().Informer(),
-		stop:     stop, units: map[unit]map[api.Ref]time.Time{},
+		informer: cache.NewSharedIndexInformer(reads.listWatch(c.cfg.Client, namespace), &corev1.Pod{}, 0, cache.Indexers{}), reads: reads,
+		stop: stop, units: map[unit]map[api.Ref]time.Time{},
 		uses: &usesOfAttributes{driver: c.cfg.DriverName, namespace: namespace, known: map[[sha256.Size]byte]use{}},
 	}
 	_ = p.informer.SetTransform(p.transform) // It has not started.
@@ -123,6 +132,13 @@ func (c *podCaches) forget(u unit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.units, u)
+}
+
+// unitsOf returns the units of the namespace.
+func (p *podCache) unitsOf() []unit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.units))
 }
 
 // wait returns when all watches have ended. The context of them must have.
@@ -164,10 +180,14 @@ func (p *cachedPod) namesOf(refs map[api.Ref]time.Time) (names []string) {
 }
 
 func (p *podCache) transform(o any) (any, error) {
-	pod, ok := o.(*corev1.Pod)
-	if !ok {
-		return o, nil
+	if pod, ok := o.(*corev1.Pod); ok {
+		return p.reduce(pod), nil
 	}
+	return o, nil
+}
+
+// reduce returns what of a pod matters.
+func (p *podCache) reduce(pod *corev1.Pod) *cachedPod {
 	kept := &cachedPod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
 		is:         plan.Pod{Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Time},
@@ -177,7 +197,7 @@ func (p *podCache) transform(o any) (any, error) {
 	}
 	kept.is.HasFailed = pod.Status.Phase == corev1.PodFailed
 	if len(kept.uses) == 0 {
-		return kept, nil
+		return kept
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
@@ -192,7 +212,7 @@ func (p *podCache) transform(o any) (any, error) {
 		}
 		kept.is.Containers = append(kept.is.Containers, containerOf(status))
 	}
-	return kept, nil
+	return kept
 }
 
 // isDisrupted reports whether a pod is evicted, or its node is lost. The node controller then sets

@@ -106,7 +106,7 @@ func podsOf(t *testing.T, objects []runtime.Object, members []*member) []plan.Po
 	t.Cleanup(caches.wait)
 	t.Cleanup(func() { cancel(errors.New("the test has ended")) })
 	for {
-		if pods, isSynced := caches.of(ctx, unit{namespace: "n", group: "g"}, members, func(unit) {}); isSynced {
+		if pods, _, isSynced := caches.of(ctx, unit{namespace: "n", group: "g"}, members, func(unit) {}); isSynced {
 			return pods
 		}
 		<-time.After(time.Millisecond)

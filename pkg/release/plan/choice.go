@@ -16,6 +16,8 @@ type chosen struct {
 
 	position float64
 	isShown  bool
+	// turn is how many pods of its node have the candidate when it is this pod's turn.
+	turn int
 }
 
 // order compares two pods: the first gets the candidate before the second.
@@ -25,8 +27,11 @@ func byPosition(a, b *chosen) int {
 	return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.UID, b.UID))
 }
 
-// readyFirst has pods first that can show whether an edit is good: one that is not Ready cannot.
-func readyFirst(a, b *chosen) int { return cmp.Or(cmp.Compare(a.rank(), b.rank()), byPosition(a, b)) }
+// readyFirst has pods first that can show whether an edit is good: one that is not Ready cannot. Of
+// those that are equal in that, pods on nodes with the fewest pods that have it come first.
+func readyFirst(a, b *chosen) int {
+	return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.turn, b.turn), byPosition(a, b))
+}
 
 func (p *chosen) rank() int {
 	switch {
@@ -48,6 +53,20 @@ func newChoice(e release.Exposure, pods []Pod, by order) choice {
 	}
 	slices.SortFunc(c.pods, by)
 	return c
+}
+
+// spread gives pods their turns, so that the first ones are on different nodes.
+func (c choice) spread() {
+	slices.SortFunc(c.pods, readyFirst)
+	turns := map[string]int{}
+	for _, p := range c.filter(func(p *chosen) bool { return p.isShown && p.runs() }) {
+		turns[p.Node]++
+	}
+	for _, p := range c.filter(func(p *chosen) bool { return !p.isShown }) {
+		p.turn = turns[p.Node]
+		turns[p.Node]++
+	}
+	slices.SortFunc(c.pods, readyFirst)
 }
 
 // show shows the candidate to more pods, up to a number of them. Pods that share files have it

@@ -28,7 +28,7 @@ func TestGroup(t *testing.T) {
 			w.pass(2 * time.Second)
 			writes := 0
 			for range 40 {
-				d := plan.Decide(w.unit)
+				d := w.decide()
 				if d.Action == plan.Rest {
 					if w.unit.Objects[0].Stable == "2" && w.unit.Objects[1].Stable == "2" {
 						break
@@ -168,13 +168,13 @@ func TestAFailureBetweenTwoPromotions(t *testing.T) {
 			w.pass(3 * time.Second).do()
 			w.pass(10 * time.Second).do()
 			w.wantShown(8, release.Progressing)
-			d := plan.Decide(w.pass(time.Second).unit)
+			d := w.pass(time.Second).decide()
 			if d.Action != plan.Promote {
 				t.Fatalf("the decision is %v, want the promotion", d)
 			}
 			w.act(web, d) // The other write fails.
 			meanwhile(w)
-			d = plan.Decide(w.unit)
+			d = w.decide()
 			if d.Action != plan.Promote || len(d.Names) != 1 || d.Names[0] != "secret/tls" {
 				t.Errorf("the decision is %v, want that secret/tls is promoted too", d)
 			}
@@ -216,7 +216,7 @@ func TestAFailureBetweenTwoExposures(t *testing.T) {
 	t.Parallel()
 	w := newEdited(t, 8, "{group: g, steps: [2], pause: 10s}", web, "secret/tls")
 	w.pass(3 * time.Second).do()
-	w.act(web, plan.Decide(w.pass(10*time.Second).unit)) // All pods get the edit, as far as this object says.
+	w.act(web, w.pass(10*time.Second).decide()) // All pods get the edit, as far as this object says.
 	w.pass(5 * time.Second)
 	exposed := w.unit.Objects[1].Exposure.Pods[0]
 	for i := range w.unit.Pods {

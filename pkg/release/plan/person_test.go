@@ -16,7 +16,7 @@ func TestAPersonSteersAGroup(t *testing.T) {
 	const tls = "secret/tls"
 	moments := map[string]func(w *world){
 		"waiting":            func(*world) {},
-		"half exposed":       func(w *world) { w.pass(3 * time.Second); w.act(web, plan.Decide(w.unit)) },
+		"half exposed":       func(w *world) { w.pass(3 * time.Second); w.act(web, w.decide()) },
 		"in the first step":  func(w *world) { w.pass(3 * time.Second).do() },
 		"in the second step": func(w *world) { w.pass(3 * time.Second).do(); w.pass(10 * time.Second).do() },
 		"refused":            func(w *world) { w.pass(3 * time.Second); w.refuses = true; w.do(); w.refuses = false },
@@ -95,7 +95,7 @@ func (w *world) steer(writes int, command string) (finished bool) {
 func (w *world) controller() {
 	w.Helper()
 	for range 40 {
-		d := plan.Decide(w.unit)
+		d := w.decide()
 		if d.Action == plan.Rest {
 			w.pass(max(d.After, time.Second))
 			continue

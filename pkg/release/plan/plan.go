@@ -19,6 +19,8 @@ type Unit struct {
 	Objects []Object
 	// Pods are those that use one of the objects, in any order.
 	Pods []Pod
+	// Reads is how well Pods are known.
+	Reads Reads
 	// Quiet is how long the objects of a group must be unchanged before the first step.
 	Quiet time.Duration
 	// CanProve is whether drivers can be asked what files have.
@@ -64,6 +66,8 @@ const (
 	Expose Action = "Expose"
 	// Ask: the drivers of pods are asked what the files have. Then it is decided again.
 	Ask Action = "Ask"
+	// Read: the pods are read from the API server. Then it is decided again.
+	Read Action = "Read"
 	// Promote: the copies become the candidates.
 	Promote Action = "Promote"
 )
@@ -163,6 +167,9 @@ func (r run) decide() Decision {
 		return Decision{Action: Rest, After: rest}
 	}
 	if d, isNeeded := r.prove(current); isNeeded {
+		return d
+	}
+	if d, isNeeded := r.read(current); isNeeded {
 		return d
 	}
 	return r.next(current)
@@ -350,17 +357,20 @@ func (r run) expose(e release.Exposure) Decision {
 }
 
 // share adds pods to an exposure until a step is reached, Ready ones before others and then those
-// at the lowest positions. If that names too many pods beside the threshold, only positions count.
-// Pods that have the candidate keep it. A share is a threshold too, by which new pods have their
-// part of it; a number of pods is a list of them.
+// at the lowest positions; if the step is for few pods, on different nodes. If that names too many
+// pods beside the threshold, only positions count. Pods that have the candidate keep it. A share is
+// a threshold too, by which new pods have their part of it; a number of pods is a list of them.
 func (r run) share(e release.Exposure, step settings.Step) release.Exposure {
 	e.Digest = r.changed[0].Candidate // With one object that is what positions come from.
-	for _, order := range []order{readyFirst, byPosition} {
-		c := newChoice(e, r.Pods, order)
+	for attempt, by := range []order{readyFirst, byPosition} {
+		c := newChoice(e, r.Pods, by)
 		wanted := step.Pods
 		if wanted == 0 {
 			const rounding = 1e-9 // 29 % of 100 pods are 29.
 			wanted = max(1, int(step.Share*float64(len(Running(r.Unit)))+rounding))
+		}
+		if attempt == 0 && wanted <= mostNodes { // More are on many nodes anyway.
+			c.spread()
 		}
 		c.show(wanted)
 		shared := e

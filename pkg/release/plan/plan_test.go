@@ -24,6 +24,8 @@ type world struct {
 	seen    map[string]*plan.Seen
 	missing map[string]string // What drivers report about pods, by UID: why the files do not have the edit.
 	asked   int               // How often drivers were asked.
+	reads   int               // How often pods were read.
+	isAway  bool              // Whether the API server does not answer.
 	log     []string
 }
 
@@ -33,7 +35,7 @@ func newWorld(t *testing.T, pods int, annotation string, names ...string) *world
 	if len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
-	w := &world{T: t, unit: plan.Unit{Settings: s, Now: start, Quiet: 2 * time.Second}, seen: map[string]*plan.Seen{}}
+	w := &world{T: t, unit: plan.Unit{Settings: s, Now: start, Quiet: 2 * time.Second, Reads: plan.Reads{Since: start.Add(-time.Hour)}}, seen: map[string]*plan.Seen{}}
 	for i := range pods {
 		w.unit.Pods = append(w.unit.Pods, plan.Pod{
 			Name: fmt.Sprint("web-", i), UID: fmt.Sprint("uid-", i), Created: start.Add(-time.Hour), Changed: start.Add(-time.Hour), IsReady: true,
@@ -66,13 +68,17 @@ func (w *world) do() (after time.Duration) {
 			unit.Pods = append(unit.Pods, p)
 		}
 		d := plan.Decide(unit)
-		if d.Action == plan.Rest {
+		if d.Action == plan.Rest || d.Action == plan.Read && w.isAway {
 			w.look()
 			return d.After
 		}
 		w.log = append(w.log, fmt.Sprintf("%s %d %s", d.Action, d.Exposure.Step, d.Exposure.State))
 		if d.Action == plan.Ask {
 			w.ask(d.Pods)
+			continue
+		}
+		if d.Action == plan.Read {
+			w.read()
 			continue
 		}
 		for _, name := range d.Names {
@@ -96,6 +102,18 @@ func (w *world) ask(pods []plan.Pod) {
 	}
 }
 
+// read reads the pods.
+func (w *world) read() { w.unit.Reads.At, w.reads = w.unit.Now, w.reads+1 }
+
+// decide is what is decided next, after pods were read if they must be.
+func (w *world) decide() plan.Decision {
+	if d := plan.Decide(w.unit); d.Action != plan.Read {
+		return d
+	}
+	w.read()
+	return plan.Decide(w.unit)
+}
+
 // look remembers the pods that have a candidate.
 func (w *world) look() { w.seen = plan.Look(w.unit, w.seen) }
 
@@ -116,7 +134,7 @@ func (w *world) act(name string, d plan.Decision) {
 				o.Exposure = release.Exposure{With: d.Exposure.With, State: release.Refused, Rules: d.Exposure.Rules}
 			}
 			o.Exposure.Digest = o.Candidate
-		case plan.Rest, plan.Ask:
+		case plan.Rest, plan.Ask, plan.Read:
 		}
 	}
 }
