@@ -70,35 +70,47 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 	fs.StringVar(&c.namespaces, "namespaces", "",
 		"comma-separated namespaces in which the controller works; it reads nothing of other namespaces; empty: all")
 	fs.StringVar(&c.driverName, "driver-name", api.DriverName, "name of the CSI driver, as in the CSIDriver object")
-	fs.BoolVar(&c.secrets, "secrets", true, "whether Secrets can trigger rollouts; if false, the controller needs no right on Secrets")
+	fs.BoolVar(&c.secrets, "secrets", true,
+		"whether Secrets can trigger rollouts; if false, the controller needs no right on Secrets")
 	fs.BoolVar(&c.compatReloader, "compat-reloader", false,
-		"whether annotations of Reloader, such as "+reloader.Auto+", trigger rollouts; the annotation "+trigger.TriggeredBy+" of a workload comes first")
+		"whether annotations of Reloader, such as "+reloader.Auto+", trigger rollouts; the annotation "+trigger.TriggeredBy+
+			" of a workload comes first")
 	fs.StringVar(&c.secretIdentity, "secret-identity", "pod",
-		"whose credentials the driver reads Secrets with: pod or driver; with pod, the controller checks access to a copy before a rollout")
+		"whose credentials the driver reads Secrets with: pod or driver; with pod, the controller checks access to a copy "+
+			"before a rollout")
 	fs.BoolVar(&c.roles, "roles", false,
 		"whether the controller writes the names of copies into Roles with the annotation "+copies.OfAnnotation)
 	fs.DurationVar(&c.quietPeriod, "quiet-period", 2*time.Second,
 		"how long the sources of a workload must be unchanged before the controller rolls a change out")
-	fs.Float64Var(&c.rolloutRate, "rollout-rate", 10, "how many changes the controller rolls out per second, over all workloads")
+	fs.Float64Var(&c.rolloutRate, "rollout-rate", 10,
+		"how many changes the controller rolls out per second, over all workloads")
 	fs.BoolVar(&c.holdFailing, "hold-failing", true,
-		"whether a change waits while the previous rollout fails; the annotation "+trigger.WhileFailing+" of a workload comes first")
+		"whether a change waits while the previous rollout fails; the annotation "+trigger.WhileFailing+
+			" of a workload comes first")
 	fs.DurationVar(&c.progressDeadline, "progress-deadline", 10*time.Minute,
-		"time without progress after which the rollout of a StatefulSet or DaemonSet counts as failing; Deployments have their own deadlines")
+		"time without progress after which the rollout of a StatefulSet or DaemonSet counts as failing; Deployments have "+
+			"their own deadlines")
 	fs.BoolVar(&c.dryRun, "dry-run", false, "only log what the controller would do")
 	fs.BoolVar(&c.releases, "releases", true,
-		"whether the controller releases edits of objects with the annotation "+release.Annotation+"; if false, it reads no pods")
+		"whether the controller releases edits of objects with the annotation "+release.Annotation+
+			"; if false, it reads no pods")
 	fs.BoolVar(&c.evidence, "evidence", false,
-		"whether a step of a release ends only when drivers, asked through port-forwards to their pods, report the edit in the files of pods")
+		"whether a step of a release ends only when drivers, asked through port-forwards to their pods, report the edit in "+
+			"the files of pods")
 	fs.BoolVar(&c.nodeTaint, "node-taint", false,
 		"whether the controller removes the taint "+nodetaint.Key+" from a node when the driver is ready there")
 	fs.StringVar(&c.driverNamespace, "driver-namespace", getenv("POD_NAMESPACE"),
 		"namespace of the driver's pods, for --evidence and --node-taint; defaults to $POD_NAMESPACE")
-	fs.StringVar(&c.driverSelector, "driver-selector", "app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver",
+	fs.StringVar(&c.driverSelector, "driver-selector",
+		"app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver",
 		"label selector of the driver's pods, for --node-taint")
-	fs.BoolVar(&c.leaderElect, "leader-elect", true, "whether the controller works only while it holds a lease, so that several can run")
-	fs.StringVar(&c.leaseNamespace, "lease-namespace", getenv("POD_NAMESPACE"), "namespace of the lease; defaults to $POD_NAMESPACE")
+	fs.BoolVar(&c.leaderElect, "leader-elect", true,
+		"whether the controller works only while it holds a lease, so that several can run")
+	fs.StringVar(&c.leaseNamespace, "lease-namespace", getenv("POD_NAMESPACE"),
+		"namespace of the lease; defaults to $POD_NAMESPACE")
 	fs.StringVar(&c.leaseName, "lease-name", api.ControllerName, "name of the lease")
-	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port of /metrics, /healthz and /readyz; empty: no HTTP server")
+	fs.StringVar(&c.httpEndpoint, "http-endpoint", "",
+		"host:port of /metrics, /healthz and /readyz; empty: no HTTP server")
 	fs.IntVar(&c.verbosity, "v", 2, "how much the controller logs, 0 to 5; higher values count as 5")
 	fs.StringVar(&c.logFormat, "log-format", telemetry.FormatText, "text or json")
 	return fs
@@ -158,7 +170,8 @@ func (c config) validate() error {
 		refuse("--driver-namespace is missing: name the namespace of the driver's pods, or set $POD_NAMESPACE")
 	}
 	if c.leaderElect && c.leaseNamespace == "" {
-		refuse("--lease-namespace is missing: give one, set $POD_NAMESPACE, or set --leader-elect=false if no other controller runs")
+		refuse("--lease-namespace is missing: give one, set $POD_NAMESPACE, or set --leader-elect=false if no other " +
+			"controller runs")
 	}
 	if problems := validation.IsDNS1123Subdomain(c.leaseName); len(problems) > 0 {
 		refuse("--lease-name %q: %s", c.leaseName, strings.Join(problems, "; "))

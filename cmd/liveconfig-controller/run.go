@@ -134,7 +134,8 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	}
 	p.controller, err = rollout.New(rollout.Config{
 		Client: client, Metadata: meta, DriverName: cfg.driverName, Namespaces: cfg.namespaceList(), Secrets: cfg.secrets,
-		SecretsByPod: cfg.secretIdentity == "pod", Roles: cfg.roles, Reloader: cfg.compatReloader, QuietPeriod: cfg.quietPeriod, Rate: cfg.rolloutRate,
+		SecretsByPod: cfg.secretIdentity == "pod", Roles: cfg.roles, Reloader: cfg.compatReloader,
+		QuietPeriod: cfg.quietPeriod, Rate: cfg.rolloutRate,
 		HoldFailing: cfg.holdFailing, ProgressDeadline: cfg.progressDeadline, DryRun: cfg.dryRun,
 		Events:  events,
 		Metrics: rollout.NewMetrics(p.registry), Queues: queues, Panics: panics,
@@ -153,8 +154,8 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	}
 	if cfg.nodeTaint {
 		p.taints, err = nodetaint.New(nodetaint.Config{
-			Client: client, DriverName: cfg.driverName, Namespace: cfg.driverNamespace, Selector: cfg.driverSelector, Registry: p.registry,
-			DryRun: cfg.dryRun, Queues: queues, Panics: panics,
+			Client: client, DriverName: cfg.driverName, Namespace: cfg.driverNamespace, Selector: cfg.driverSelector,
+			Registry: p.registry, DryRun: cfg.dryRun, Queues: queues, Panics: panics,
 		})
 		if err != nil {
 			return nil, err
@@ -274,7 +275,9 @@ func (p *parts) newLock(cfg config) resourcelock.Interface {
 
 // newElector does not have the elector release the lease: it would do so before it stops the work,
 // and try for as long as another could begin meanwhile.
-func (p *parts) newElector(cfg config, lock resourcelock.Interface, lead func(context.Context)) (*leaderelection.LeaderElector, error) {
+func (p *parts) newElector(
+	cfg config, lock resourcelock.Interface, lead func(context.Context),
+) (*leaderelection.LeaderElector, error) {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, Name: cfg.leaseName,
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: lead, OnStoppedLeading: func() {}},

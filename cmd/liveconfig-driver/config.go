@@ -64,9 +64,11 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 	fs.StringVar(&c.nodeID, "node-id", getenv("NODE_NAME"), "name of this node; defaults to $NODE_NAME")
 	fs.StringVar(&c.driverName, "driver-name", api.DriverName, "name of the CSI driver, as in the CSIDriver object")
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "",
-		"kubeconfig file for the API server, without exec, because the driver cannot start a program; empty: the pod's own account")
+		"kubeconfig file for the API server, without exec, because the driver cannot start a program; empty: the "+
+			"pod's own account")
 	fs.StringVar(&c.manifests, "manifests", "",
-		"directory of manifests that replace the API server: for trying out, for tests and for machines without a cluster; excludes --kubeconfig")
+		"directory of manifests that replace the API server: for trying out, for tests and for machines without a cluster; "+
+			"excludes --kubeconfig")
 	fs.StringVar(&c.stateDir, "state-dir", "/run/"+api.DriverName,
 		"directory of the driver's records; best on a tmpfs that outlives the driver's container")
 	fs.StringVar(&c.registrationDir, "registration-dir", "",

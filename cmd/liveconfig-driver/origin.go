@@ -66,7 +66,9 @@ func clusterOrigin(cfg config, memory *budget.Memory, vault *access.Vault, chang
 	}
 	authority, err := access.New(access.Config{
 		Types: client.types, Driver: client.core, Reviews: client.reviews, Server: apiServer, Vault: vault,
-		Readers: identity.Readers{ConfigMaps: identity.Reader(cfg.configMapIdentity), Secrets: identity.Reader(cfg.secretIdentity)},
+		Readers: identity.Readers{
+			ConfigMaps: identity.Reader(cfg.configMapIdentity), Secrets: identity.Reader(cfg.secretIdentity),
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -80,7 +82,8 @@ func clusterOrigin(cfg config, memory *budget.Memory, vault *access.Vault, chang
 	return &origin{
 		sources: sources, authority: authority, tokens: vault, events: events, installation: installation,
 		run: []func(context.Context) error{
-			func(ctx context.Context) error { return installation.Run(flowcontrol.In(ctx, flowcontrol.Awaited)) }, // Publishes wait for it.
+			// Publishes wait for it.
+			func(ctx context.Context) error { return installation.Run(flowcontrol.In(ctx, flowcontrol.Awaited)) },
 			sources.Run,
 		},
 		gauges: func(g *telemetry.Gauges) {
@@ -93,18 +96,21 @@ func clusterOrigin(cfg config, memory *budget.Memory, vault *access.Vault, chang
 
 // manifestsOrigin is a directory of manifests. There are no tokens, and the driver believes what
 // requests claim about pods.
-func manifestsOrigin(cfg config, memory *budget.Memory, vault *access.Vault, changed func(source.Key)) (*origin, error) {
-	klog.Background().Info("ConfigMaps and Secrets are read from manifests, and no API server is asked: this is for trying out, "+
-		"for tests and for machines without a cluster", logkeys.Directory, cfg.manifests)
+func manifestsOrigin(
+	cfg config, memory *budget.Memory, vault *access.Vault, changed func(source.Key),
+) (*origin, error) {
+	klog.Background().Info("ConfigMaps and Secrets are read from manifests, and no API server is asked: this is "+
+		"for trying out, for tests and for machines without a cluster", logkeys.Directory, cfg.manifests)
 	dir, err := manifestsource.New(manifestsource.Config{Dir: cfg.manifests, Changed: changed, Room: memory.Objects})
 	if err != nil {
 		return nil, err
 	}
 	return &origin{
-		sources: dir, authority: dir, tokens: noNewTokens{vault}, events: telemetry.NewLoggedEvents(klog.Background()), installation: anyPod{},
-		run:       []func(context.Context) error{dir.Run},
-		gauges:    func(g *telemetry.Gauges) { g.ManifestProblems = func() int { return len(dir.Problems()) } },
-		manifests: func() *statusz.Manifests { return statusOf(cfg.manifests, dir) },
+		sources: dir, authority: dir, tokens: noNewTokens{vault}, events: telemetry.NewLoggedEvents(klog.Background()),
+		installation: anyPod{},
+		run:          []func(context.Context) error{dir.Run},
+		gauges:       func(g *telemetry.Gauges) { g.ManifestProblems = func() int { return len(dir.Problems()) } },
+		manifests:    func() *statusz.Manifests { return statusOf(cfg.manifests, dir) },
 	}, nil
 }
 

@@ -25,7 +25,9 @@ var _ volume.Reporter = reporter{}
 
 // Event writes an Event on the pod.
 func (r reporter) Event(pod api.Pod, name string, reason volume.Reason, note string) {
-	r.origin.events.Write(telemetry.Event{Pod: pod, Volume: name, Warning: reason.Warns(), Reason: string(reason), Note: note})
+	r.origin.events.Write(telemetry.Event{
+		Pod: pod, Volume: name, Warning: reason.Warns(), Reason: string(reason), Note: note,
+	})
 }
 
 // Synced counts a sync.
@@ -110,7 +112,8 @@ func (p *parts) serveStatus(cfg config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		match := func(api.Pod) bool { return true }
 		if wanted := r.URL.Query().Get("pod"); wanted != "" {
-			if namespace, name, ok := strings.Cut(wanted, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+			if namespace, name, ok := strings.Cut(wanted, "/"); !ok || namespace == "" || name == "" ||
+				strings.Contains(name, "/") {
 				http.Error(w, "pod is written as namespace/name", http.StatusBadRequest)
 				return
 			}

@@ -101,8 +101,8 @@ func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error)
 		return nil, err
 	}
 	if err := mounts.RefusedContext(); err != nil {
-		klog.FromContext(ctx).Error(err, "The node refuses the context of --selinux-context; the kernel chooses the labels of files, "+
-			"and the node's policy decides whether containers may read them")
+		klog.FromContext(ctx).Error(err, "The node refuses the context of --selinux-context; the kernel chooses the "+
+			"labels of files, and the node's policy decides whether containers may read them")
 	}
 	records, err := state.New(cfg.stateDir)
 	if err != nil {
@@ -240,7 +240,8 @@ func (p *parts) serveCSI(ctx context.Context, cfg config) error {
 	s := server.NewGRPC(calls)
 	d := nodeserver.New(nodeserver.Config{
 		Name: cfg.driverName, Version: version.Version(), NodeID: cfg.nodeID, KubeletDir: cfg.kubeletDir,
-		Installation: countedInstallation{p.origin.installation, p.metrics}, Volumes: counted{p.volumes, p.metrics}, Usage: p.mounts.Usage,
+		Installation: countedInstallation{p.origin.installation, p.metrics}, Volumes: counted{p.volumes, p.metrics},
+		Usage: p.mounts.Usage,
 		Ready: p.ready.CheckServing,
 	})
 	csi.RegisterIdentityServer(s, d)

@@ -143,7 +143,8 @@ func (l *loader) polling(reason error) {
 		l.log.line("the kernel reports changes of the files again")
 		return
 	}
-	l.log.line("the files are looked at every %s, because the kernel cannot report their changes: %v", fileset.PollInterval, reason)
+	l.log.line("the files are looked at every %s, because the kernel cannot report their changes: %v",
+		fileset.PollInterval, reason)
 }
 
 // reload sends the state after a change. If it cannot be read, the command goes on as it is, and

@@ -32,7 +32,8 @@ func parse(args []string, usage io.Writer) (config, error) {
 	out := fs.String("out", "bin/image", "directory to write to; a relative one is below the checkout")
 	image := fs.String("image", defaultImage, "NAME:TAG")
 	platforms := fs.String("platforms", "linux/amd64,linux/arm64", "for which platforms to build")
-	push := fs.Bool("push", false, "push to the registry that --image names, with the credentials that docker login stored")
+	push := fs.Bool("push", false,
+		"push to the registry that --image names, with the credentials that docker login stored")
 	if err := fs.Parse(args); err != nil {
 		return config{}, err
 	}

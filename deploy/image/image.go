@@ -38,7 +38,9 @@ func newLayer(programs []program, modified time.Time) (v1.Layer, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	for _, p := range programs {
-		header := &tar.Header{Name: p.name, Mode: 0o755, Size: int64(len(p.content)), ModTime: modified, Format: tar.FormatUSTAR}
+		header := &tar.Header{
+			Name: p.name, Mode: 0o755, Size: int64(len(p.content)), ModTime: modified, Format: tar.FormatUSTAR,
+		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, fmt.Errorf("add %s to the layer: %w", p.name, err)
 		}

@@ -91,7 +91,7 @@ func (r *result) write(dir string, tag name.Tag) (err error) {
 		return err
 	}
 	bom := filepath.Join(staging, "sbom.cdx.json")
-	if err := os.WriteFile(bom, r.bom, 0o644); err != nil { //nolint:forbidigo,gosec // It moves into place, for all to read.
+	if err := os.WriteFile(bom, r.bom, 0o644); err != nil { //nolint:forbidigo,gosec // It moves into place.
 		return err
 	}
 	return moveAll(staging, dir)

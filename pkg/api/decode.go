@@ -38,7 +38,8 @@ func (p *parser) yaml(at *field.Path, text string) (any, bool) {
 		return nil, true
 	}
 	if parts := countParts(text); parts > maxParts {
-		p.invalid(at, text, fmt.Sprintf("has about %d entries and fields, the most is %d: name fewer keys, or use two volumes",
+		p.invalid(at, text, fmt.Sprintf("has about %d entries and fields, the most is %d: name fewer keys, or "+
+			"use two volumes",
 			parts, maxParts))
 		return nil, false
 	}

@@ -116,7 +116,8 @@ func (p *parser) counted(at *field.Path, elements []any, already *int, most int)
 	if *already <= most {
 		return elements
 	}
-	p.invalid(at, len(elements), fmt.Sprintf("the most for a volume is %d, this makes %d: use two volumes", most, *already))
+	p.invalid(at, len(elements),
+		fmt.Sprintf("the most for a volume is %d, this makes %d: use two volumes", most, *already))
 	return nil
 }
 

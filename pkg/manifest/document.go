@@ -44,8 +44,8 @@ func (e *SyntaxError) Reason() string {
 	if e.isAboutLine {
 		return e.Err.Error()
 	}
-	return "it is not YAML or JSON that makes an object: an unknown name after *, a tag after !, or a key that is not a string; " +
-		"put values and keys that begin with *, !, {, [ or & into quotes"
+	return "it is not YAML or JSON that makes an object: an unknown name after *, a tag after !, or a key that is " +
+		"not a string; put values and keys that begin with *, !, {, [ or & into quotes"
 }
 
 // Parse reads a part of a file, as kubectl reads it.

@@ -30,7 +30,8 @@ func arrange(node *yaml.Node) {
 	var first, rest []*yaml.Node
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
-		if mode, err := strconv.Atoi(value.Value); err == nil && value.Tag == "!!int" && (key.Value == "mode" || key.Value == "defaultMode") {
+		if mode, err := strconv.Atoi(value.Value); err == nil && value.Tag == "!!int" &&
+			(key.Value == "mode" || key.Value == "defaultMode") {
 			value.Value = fmt.Sprintf("%04o", mode)
 		}
 		if slices.Contains([]string{"name", "secretName", "key"}, key.Value) {

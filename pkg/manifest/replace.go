@@ -143,7 +143,9 @@ func (d Document) byLines(replacements []Replacement) (string, bool) {
 	}
 	lines := strings.SplitAfter(d.part.Text, "\n")
 	sorted := slices.Clone(replacements)
-	slices.SortFunc(sorted, func(a, b Replacement) int { return d.Line(b.Object.Field(b.From)) - d.Line(a.Object.Field(a.From)) })
+	slices.SortFunc(sorted, func(a, b Replacement) int {
+		return d.Line(b.Object.Field(b.From)) - d.Line(a.Object.Field(a.From))
+	})
 	for _, r := range sorted {
 		at, block, ok := d.block(r, lines)
 		if !ok {
@@ -160,7 +162,8 @@ func (d Document) byLines(replacements []Replacement) (string, bool) {
 			lines = slices.Delete(lines, first, last)
 			continue
 		}
-		lines = slices.Replace(lines, first, last, head+strings.TrimPrefix(indentedBy(block, indent), strings.Repeat(" ", indent)))
+		lines = slices.Replace(lines, first, last,
+			head+strings.TrimPrefix(indentedBy(block, indent), strings.Repeat(" ", indent)))
 	}
 	return strings.Join(lines, ""), true
 }
@@ -201,7 +204,9 @@ func (d Document) block(r Replacement, lines []string) (at *yaml.Node, block str
 	if r.To == "" {
 		return at, "", at != object
 	}
-	name := &yaml.Node{Kind: yaml.ScalarNode, Value: r.To, HeadComment: commentsOn(lines, at, object.Content[field:field+2])}
+	name := &yaml.Node{
+		Kind: yaml.ScalarNode, Value: r.To, HeadComment: commentsOn(lines, at, object.Content[field:field+2]),
+	}
 	if at != object {
 		block, err = encode(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{name, value}})
 		return at, block, err == nil

@@ -234,7 +234,8 @@ func (d *Drivers) explain(ctx context.Context, node string, p pod, err error) *U
 	u.Type = fmt.Sprintf("kubectl -n %s logs %s -c %s", d.namespace, p.name, p.container)
 	switch {
 	case apierrors.IsForbidden(err):
-		u.Why = fmt.Sprintf("you may not port-forward to its pod, which takes the verb create on pods/portforward in namespace %s", d.namespace)
+		u.Why = fmt.Sprintf("you may not port-forward to its pod, which takes the verb create on pods/portforward "+
+			"in namespace %s", d.namespace)
 		u.Type, u.Err, u.Forbidden = fmt.Sprintf("kubectl -n %s auth can-i create pods/portforward", d.namespace), nil, true
 	case errors.Is(err, errNewer):
 		u.Why, u.Type = "it is newer than this plugin", "kubectl liveconfig version"

@@ -85,11 +85,13 @@ func (d *Drivers) find(ctx context.Context, node string) (pod, *Unavailable) {
 	case err != nil:
 		u.Why, u.Err = "its pod cannot be looked for", err
 	case p.Name == "":
-		u.Why = fmt.Sprintf("no pod of it runs on the node in namespace %s; use --driver-namespace if it is in another", d.namespace)
+		u.Why = fmt.Sprintf("no pod of it runs on the node in namespace %s; use --driver-namespace if it is in another",
+			d.namespace)
 	case fitness(&p) == going:
 		u.Why = fmt.Sprintf("its pod %s is being deleted", p.Name)
 	case fitness(&p) == starting:
-		u.Why, u.Type = fmt.Sprintf("its pod %s does not run", p.Name), fmt.Sprintf("kubectl -n %s describe pod %s", d.namespace, p.Name)
+		u.Why, u.Type = fmt.Sprintf("its pod %s does not run", p.Name),
+			fmt.Sprintf("kubectl -n %s describe pod %s", d.namespace, p.Name)
 	case port == 0:
 		u.Why = fmt.Sprintf("its pod %s serves no HTTP: it is run without --http-endpoint", p.Name)
 		u.Type = fmt.Sprintf("kubectl -n %s get pod %s -o yaml", d.namespace, p.Name)
@@ -249,7 +251,8 @@ func (d *Drivers) dial(p pod) (httpstream.Connection, error) {
 	case err != nil && refused != nil:
 		return nil, cause(refused, err)
 	case err == nil && protocol != portforward.PortForwardProtocolV1Name:
-		return nil, errors.Join(fmt.Errorf("the API server forwards ports by the protocol %q, which is not known here", protocol), carrier.Close())
+		err := fmt.Errorf("the API server forwards ports by the protocol %q, which is not known here", protocol)
+		return nil, errors.Join(err, carrier.Close())
 	default:
 		return carrier, err
 	}

@@ -132,14 +132,17 @@ func (r *Remover) sync(ctx context.Context, name string) error {
 		return nil
 	}
 	if r.cfg.DryRun {
-		klog.FromContext(ctx).Info("The driver of a node is ready: the taint of the node would be removed", logkeys.NodeID, name)
+		klog.FromContext(ctx).Info("The driver of a node is ready: the taint of the node would be removed", logkeys.NodeID,
+			name)
 		return nil
 	}
 	patch, err := patchOf(node)
 	if err != nil {
 		return err
 	}
-	_, err = r.cfg.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: api.ControllerName})
+	_, err = r.cfg.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{
+		FieldManager: api.ControllerName,
+	})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -167,9 +170,10 @@ func (r *Remover) isReady(name string) bool {
 	pods, err := r.pods.GetIndexer().ByIndex(byNode, name)
 	return err == nil && slices.ContainsFunc(pods, func(o any) bool {
 		pod, ok := o.(*corev1.Pod)
-		return ok && pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
+		return ok && pod.DeletionTimestamp == nil &&
+			slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
 	})
 }
 

@@ -23,8 +23,9 @@ func (r *Remover) watch() error {
 	all := informers.NewSharedInformerFactory(r.cfg.Client, 0)
 	r.nodes = all.Core().V1().Nodes().Informer()
 	r.csiNodes = all.Storage().V1().CSINodes().Informer()
+	isDriver := func(o *metav1.ListOptions) { o.LabelSelector = r.cfg.Selector }
 	r.pods = informers.NewSharedInformerFactoryWithOptions(r.cfg.Client, 0, informers.WithNamespace(r.cfg.Namespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = r.cfg.Selector })).Core().V1().Pods().Informer()
+		informers.WithTweakListOptions(isDriver)).Core().V1().Pods().Informer()
 	return errors.Join(
 		r.nodes.SetTransform(bare), r.csiNodes.SetTransform(bare), r.pods.SetTransform(bare),
 		r.pods.AddIndexers(cache.Indexers{byNode: func(o any) ([]string, error) { return []string{nodeOf(o)}, nil }}),
@@ -49,7 +50,8 @@ func bare(o any) (any, error) {
 
 func named(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp,
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		DeletionTimestamp: m.DeletionTimestamp,
 	}
 }
 

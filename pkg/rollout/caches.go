@@ -70,7 +70,8 @@ func newCaches(cfg Config) (*caches, error) {
 func (c *caches) add(cfg Config, namespace string) error {
 	scope := informers.WithNamespace(namespace)
 	all := informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, scope).Apps().V1()
-	originals := informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, scope, informers.WithTweakListOptions(selecting("!"+copies.Label))).Core().V1()
+	originals := informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, scope,
+		informers.WithTweakListOptions(selecting("!"+copies.Label))).Core().V1()
 	copied := metadatainformer.NewFilteredSharedInformerFactory(cfg.Metadata, 0, namespace, selecting(copies.Label))
 
 	c.sources[api.ConfigMap] = append(c.sources[api.ConfigMap], originals.ConfigMaps().Informer())
@@ -88,7 +89,8 @@ func (c *caches) add(cfg Config, namespace string) error {
 
 	var errs []error
 	if cfg.Roles {
-		c.roles = append(c.roles, informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, scope).Rbac().V1().Roles().Informer())
+		roles := informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, scope).Rbac().V1().Roles()
+		c.roles = append(c.roles, roles.Informer())
 		errs = append(errs, last(c.roles).SetTransform(roleOf), last(c.roles).AddIndexers(roleIndexers()))
 	}
 	for kind, informer := range workloads {
@@ -96,7 +98,8 @@ func (c *caches) add(cfg Config, namespace string) error {
 		errs = append(errs, informer.SetTransform(workloadTransform(cfg)), informer.AddIndexers(workloadIndexers()))
 	}
 	for _, informer := range revisions {
-		errs = append(errs, informer.SetTransform(revisionTransform(cfg.DriverName)), informer.AddIndexers(revisionIndexers()))
+		errs = append(errs, informer.SetTransform(revisionTransform(cfg.DriverName)),
+			informer.AddIndexers(revisionIndexers()))
 	}
 	for kind := range c.sources {
 		errs = append(errs, last(c.sources[kind]).SetTransform(sourceOf),

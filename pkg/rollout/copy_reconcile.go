@@ -97,7 +97,8 @@ func (c *Controller) ownersOf(o api.Ref) []metav1.OwnerReference {
 func (c *Controller) mergeOwners(have, needed []metav1.OwnerReference) []metav1.OwnerReference {
 	var merged []metav1.OwnerReference
 	for _, owner := range have {
-		if !isWorkload(owner) || slices.ContainsFunc(needed, func(n metav1.OwnerReference) bool { return n.UID == owner.UID }) {
+		isIt := func(n metav1.OwnerReference) bool { return n.UID == owner.UID }
+		if !isWorkload(owner) || slices.ContainsFunc(needed, isIt) {
 			merged = append(merged, owner)
 		}
 	}
@@ -147,9 +148,10 @@ func (c *Controller) discard(ctx context.Context, o api.Ref, found *cachedCopy) 
 		c.copies.AddAfter(o, newcomerAge-age)
 		return nil
 	}
-	err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion},
-	})
+	err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.Namespace).Delete(ctx, o.Name,
+		metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion},
+		})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete %s, which nothing uses: %w", o, err)
 	}
@@ -173,7 +175,8 @@ func (c *Controller) restoreOrRecreate(ctx context.Context, o api.Ref, owners []
 		return nil
 	}
 	c.requests.Forget(o)
-	found, err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
+	found, err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.Namespace).Get(ctx, o.Name,
+		metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return c.recreate(ctx, o, origins, owners)

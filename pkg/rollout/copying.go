@@ -61,7 +61,8 @@ func (c *Controller) ensureCopies(ctx context.Context, h *cachedWorkload, d plan
 // apart: of two that somebody makes together either can be seen first.
 func (c *Controller) checkMissing(ctx context.Context, source api.Ref) error {
 	kind := map[api.Kind]string{api.ConfigMap: "configmaps", api.Secret: "secrets"}[source.Kind]
-	found, err := c.cfg.Metadata.Resource(resource(kind)).Namespace(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
+	found, err := c.cfg.Metadata.Resource(resource(kind)).Namespace(source.Namespace).Get(ctx, source.Name,
+		metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -144,7 +145,8 @@ type client[O copies.Object] interface {
 
 // copyBy returns the UID of the copy.
 func copyBy[O copies.Object](
-	ctx context.Context, in client[O], source api.Ref, name string, owners []metav1.OwnerReference, copyOf func(O) (O, error),
+	ctx context.Context, in client[O], source api.Ref, name string, owners []metav1.OwnerReference,
+	copyOf func(O) (O, error),
 ) (types.UID, error) {
 	original, err := in.Get(ctx, source.Name, metav1.GetOptions{})
 	if err != nil {
@@ -192,7 +194,8 @@ func metaOf[O copies.Object](o O) *metav1.ObjectMeta {
 // creationError makes an answer that the same request will get again something to wait for a person
 // with.
 func creationError(source api.Ref, name string, err error) error {
-	if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+	if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsBadRequest(err) {
 		text := fmt.Sprintf("the copy %s of %s is refused by the API server: %v", name, source.Local(), err)
 		return &heldError{text: text, forAccess: apierrors.IsForbidden(err)}
 	}
@@ -217,11 +220,15 @@ func (c *Controller) checkReadable(ctx context.Context, h *cachedWorkload, o api
 			Namespace: h.Namespace, Verb: "get", Version: "v1", Resource: "secrets", Name: copied,
 		},
 	}}
-	answer, err := c.cfg.Client.AuthorizationV1().LocalSubjectAccessReviews(h.Namespace).Create(ctx, review, metav1.CreateOptions{})
+	answer, err := c.cfg.Client.AuthorizationV1().LocalSubjectAccessReviews(h.Namespace).Create(ctx, review,
+		metav1.CreateOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		return &heldError{forAccess: true, text: fmt.Sprintf("the controller may not ask whether service account %s may get secret %s: "+
-			"give it that right, or run it with --secret-identity=driver if the driver has that: %v", account, copied, err)}
+		return &heldError{
+			forAccess: true,
+			text: fmt.Sprintf("the controller may not ask whether service account %s may get secret %s: "+
+				"give it that right, or run it with --secret-identity=driver if the driver has that: %v", account, copied, err),
+		}
 	case err != nil:
 		return fmt.Errorf("ask whether %s may read copies of %s: %w", account, o, err)
 	case answer.Status.Allowed:
@@ -231,8 +238,11 @@ func (c *Controller) checkReadable(ctx context.Context, h *cachedWorkload, o api
 	if c.cfg.Roles {
 		role = fmt.Sprintf("a Role that names %s and has the annotation %s=%s", o.Name, copies.OfAnnotation, o)
 	}
-	return &heldError{forAccess: true, text: fmt.Sprintf("service account %s may not get secret %s, the copy of %s, which its pods read with their own credentials: "+
-		"copies have new names, so give it %s, or use a volume of type secret", account, copied, o, role)}
+	return &heldError{
+		forAccess: true,
+		text: fmt.Sprintf("service account %s may not get secret %s, the copy of %s, which its pods read with their own "+
+			"credentials: copies have new names, so give it %s, or use a volume of type secret", account, copied, o, role),
+	}
 }
 
 func isReadByPods(h *cachedWorkload, o api.Ref) bool {

@@ -139,9 +139,11 @@ func changedAt(o metav1.Object) time.Time {
 func sourceOf(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.ConfigMap:
-		return newSource(o, api.Ref{Kind: api.ConfigMap, Name: o.Name}, copies.DigestOf(o), slices.Collect(keysOf(o.Data, o.BinaryData)), nil), nil
+		return newSource(o, api.Ref{Kind: api.ConfigMap, Name: o.Name}, copies.DigestOf(o),
+			slices.Collect(keysOf(o.Data, o.BinaryData)), nil), nil
 	case *corev1.Secret:
-		return newSource(o, api.Ref{Kind: api.Secret, Name: o.Name}, copies.DigestOf(o), slices.Collect(maps.Keys(o.Data)), copies.Copyable(o)), nil
+		return newSource(o, api.Ref{Kind: api.Secret, Name: o.Name}, copies.DigestOf(o), slices.Collect(maps.Keys(o.Data)),
+			copies.Copyable(o)), nil
 	default:
 		return object, nil // It has been transformed already, or is a tombstone.
 	}
@@ -149,7 +151,9 @@ func sourceOf(object any) (any, error) {
 
 func newSource(o metav1.Object, is api.Ref, digest copies.Digest, keys []string, problem error) *cachedSource {
 	slices.Sort(keys)
-	s := &cachedSource{ObjectMeta: indexedMetadata(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o)}
+	s := &cachedSource{
+		ObjectMeta: indexedMetadata(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o),
+	}
 	stable.Mark(&s.ObjectMeta, o)
 	_, s.IsReleased = s.Annotations[release.Annotation]
 	if s.Mark = reloader.MarkOf(o.GetAnnotations()); problem != nil && s.Mark != reloader.Ignored {

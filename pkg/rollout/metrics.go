@@ -41,18 +41,21 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		rollouts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "rollouts_total",
-			Help: "Writes to workloads by result: rolled_out, repaired (somebody applied a manifest again), undone (the start or the end of an undo), opted_out, failed.",
+			Help: "Writes to workloads by result: rolled_out, repaired (somebody applied a manifest again), undone (the start " +
+				"or the end of an undo), opted_out, failed.",
 		}, []string{"result"}),
 		remade: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: prefix + "copies_remade_total", Help: "Copies that the controller created again because somebody had deleted them.",
+			Name: prefix + "copies_remade_total",
+			Help: "Copies that the controller created again because somebody had deleted them.",
 		}),
 		putOff: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: prefix + "put_off_total",
 			Help: "Times that work had to wait because its namespace had used up its share.",
 		}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    prefix + "edit_to_template_seconds",
-			Help:    "Time from the edit of a source, which the API server records in whole seconds, to the change of a pod template.",
+			Name: prefix + "edit_to_template_seconds",
+			Help: "Time from the edit of a source, which the API server records in whole seconds, to the change of a " +
+				"pod template.",
 			Buckets: []float64{1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600, 3600},
 		}),
 		heldBack: prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -85,7 +85,8 @@ func (p *pacer) turn(ref workload.Ref) time.Duration {
 }
 
 func newQueuedChange(now time.Time) *queuedChange {
-	return &queuedChange{first: now, since: now, late: rand.Float64() / 10} //nolint:gosec // It spreads load and keeps no secret.
+	late := rand.Float64() / 10 //nolint:gosec // It spreads load and keeps no secret.
+	return &queuedChange{first: now, since: now, late: late}
 }
 
 // turnOf returns how long a change has to wait for its turn. One that has to wait waits a little

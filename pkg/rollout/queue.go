@@ -10,5 +10,6 @@ import (
 
 // newQueue returns a work queue that is fair to namespaces.
 func newQueue[T comparable](namespaceOf func(T) string, m fairqueue.Metrics) workqueue.TypedRateLimitingInterface[T] {
-	return fairqueue.NewWorkQueue(namespaceOf, workqueue.NewTypedItemExponentialFailureRateLimiter[T](50*time.Millisecond, time.Minute), m)
+	return fairqueue.NewWorkQueue(namespaceOf,
+		workqueue.NewTypedItemExponentialFailureRateLimiter[T](50*time.Millisecond, time.Minute), m)
 }

@@ -25,7 +25,8 @@ type rateLimiter struct {
 func newRateLimiter(perSecond float64) *rateLimiter {
 	burst := max(1, float64(int(perSecond)))
 	return &rateLimiter{
-		perSecond: perSecond, burst: burst, tokens: burst, lines: map[string][]workload.Ref{}, passed: map[workload.Ref]bool{},
+		perSecond: perSecond, burst: burst, tokens: burst, lines: map[string][]workload.Ref{},
+		passed: map[workload.Ref]bool{},
 	}
 }
 

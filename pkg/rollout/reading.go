@@ -133,12 +133,14 @@ func (c *Controller) placeOf(h *cachedWorkload) template.Place {
 func (c *Controller) postpone(ctx context.Context, h *cachedWorkload, wait time.Duration) {
 	c.cfg.Metrics.putOff.Inc()
 	c.workloads.AddAfter(h.is.Ref, wait)
-	const text = "Waits for other workloads of its namespace: together they ask for more than the controller does for one namespace at a time"
+	const text = "Waits for other workloads of its namespace: together they ask for more than the controller does for " +
+		"one namespace at a time"
 	if wait < longWait || !c.reported.replace(h.is.Ref, text) {
 		return
 	}
 	c.event(h, notice{corev1.EventTypeWarning, ReasonPutOff, text})
-	klog.FromContext(ctx).Info("A workload waits, because its namespace has used up its share", logkeys.Workload, h.is.String(),
+	klog.FromContext(ctx).Info("A workload waits, because its namespace has used up its share", logkeys.Workload,
+		h.is.String(),
 		logkeys.Namespace, h.Namespace, logkeys.Delay, wait)
 }
 

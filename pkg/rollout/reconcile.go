@@ -48,7 +48,8 @@ func (c *Controller) reconcile(ctx context.Context, ref workload.Ref) error {
 		return nil
 	}
 	if wait := c.wait(h, state, decision); wait > 0 {
-		klog.FromContext(ctx).V(4).Info("Waiting", logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace, logkeys.Delay, wait)
+		klog.FromContext(ctx).V(4).Info("Waiting", logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace,
+			logkeys.Delay, wait)
 		c.workloads.AddAfter(ref, wait)
 		return nil
 	}
@@ -166,7 +167,8 @@ func (c *Controller) wantedVersion(h *cachedWorkload, o api.Ref, uses []template
 	s, exists := c.caches.source(o.In(h.Namespace))
 	switch {
 	case exists && s.IsReleased:
-		return "", fmt.Sprintf("%s has the annotation %s, so its edits reach pods without a rollout: remove the annotation, or %s from %s",
+		return "", fmt.Sprintf("%s has the annotation %s, so its edits reach pods without a rollout: remove the "+
+			"annotation, or %s from %s",
 			o, release.Annotation, o, trigger.TriggeredBy)
 	case exists && len(uses) == 0:
 		return trigger.Uncopied(s.CopyName), "" // No pod could read a copy.

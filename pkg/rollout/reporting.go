@@ -77,7 +77,8 @@ func (c *Controller) reportHeldText(ctx context.Context, h *cachedWorkload, reas
 		return
 	}
 	c.event(h, notice{corev1.EventTypeWarning, ReasonHeldBack, text})
-	klog.FromContext(ctx).Info("The controller holds a change back", logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace, logkeys.Reason, text)
+	klog.FromContext(ctx).Info("The controller holds a change back", logkeys.Workload, h.is.String(), logkeys.Namespace,
+		h.Namespace, logkeys.Reason, text)
 }
 
 func heldText(h *cachedWorkload, s plan.State, reason plan.Held) string {
@@ -133,13 +134,21 @@ func (c *Controller) reportWrite(h *cachedWorkload, s plan.State, d plan.Decisio
 		c.event(h, notice{corev1.EventTypeNormal, ReasonUndone, undoneText(h, s, d)})
 	case d.Action == plan.OptOut:
 		c.cfg.Metrics.count(resultOptedOut)
-		c.event(h, notice{corev1.EventTypeNormal, ReasonOptedOut, "Nothing triggers it any more: the pod template uses the sources themselves again"})
+		c.event(h, notice{
+			corev1.EventTypeNormal, ReasonOptedOut,
+			"Nothing triggers it any more: the pod template uses the sources themselves again",
+		})
 	case s.Template.String() == d.Config.String() && !s.IsPlain():
 		c.cfg.Metrics.count(resultUndone)
-		c.event(h, notice{corev1.EventTypeNormal, ReasonUndone, "Nothing is undone any more: the pod template uses " + changes(nil, d.Config)})
+		c.event(h, notice{
+			corev1.EventTypeNormal, ReasonUndone, "Nothing is undone any more: the pod template uses " + changes(nil, d.Config),
+		})
 	case s.Template.String() == d.Config.String():
 		c.cfg.Metrics.count(resultRepaired)
-		c.event(h, notice{corev1.EventTypeNormal, ReasonRepaired, "The pod template named sources again, and was pointed to their copies: " + changes(nil, d.Config)})
+		c.event(h, notice{
+			corev1.EventTypeNormal, ReasonRepaired,
+			"The pod template named sources again, and was pointed to their copies: " + changes(nil, d.Config),
+		})
 	default:
 		c.reportRollout(h, s, d)
 	}
@@ -161,7 +170,9 @@ func (c *Controller) reportRollout(h *cachedWorkload, s plan.State, d plan.Decis
 		if _, isUncopied := d.Config.Uncopied()[o]; isUncopied {
 			text = fmt.Sprintf("%s was rolled out because of this version, which its pod template does not use", h.is.Ref)
 		}
-		about := &corev1.ObjectReference{APIVersion: "v1", Kind: string(o.Kind), Namespace: h.Namespace, Name: o.Name, UID: source.UID}
+		about := &corev1.ObjectReference{
+			APIVersion: "v1", Kind: string(o.Kind), Namespace: h.Namespace, Name: o.Name, UID: source.UID,
+		}
 		c.cfg.Events.Event(about, corev1.EventTypeNormal, ReasonRolledOut, text)
 	}
 }
@@ -192,7 +203,8 @@ func (h *cachedWorkload) unknownTrigger(o api.Ref) string {
 	}
 	meant := nearest(o, used)
 	if meant == o {
-		return fmt.Sprintf("%s; the template uses %s: create %s, or correct the annotation %s", text, namesOf(used), o, listed)
+		return fmt.Sprintf("%s; the template uses %s: create %s, or correct the annotation %s", text, namesOf(used), o,
+			listed)
 	}
 	triggers := slices.Clone(h.Triggers)
 	triggers[slices.Index(triggers, o)] = meant
@@ -252,36 +264,6 @@ func namesOf(objects []api.Ref) string {
 	return text
 }
 
-// changes names what one config has and another has not.
-func changes(from, to trigger.Config) string {
-	var texts []string
-	uncopied := to.Uncopied()
-	for _, o := range to.Objects() {
-		name := to[o]
-		switch {
-		case hasSame(from, o, name):
-		case uncopied[o] != "":
-			texts = append(texts, fmt.Sprintf("no %s, which triggered this with version %s", o, uncopied[o]))
-		case name == "":
-			texts = append(texts, o.String()+", which does not exist")
-		default:
-			texts = append(texts, fmt.Sprintf("%s as %s", o, name))
-		}
-	}
-	for _, o := range from.Objects() {
-		if _, stays := to[o]; !stays {
-			texts = append(texts, o.String()+" itself")
-		}
-	}
-	return strings.Join(texts, ", ")
-}
-
-// hasSame reports whether a config has an object with this version already.
-func hasSame(c trigger.Config, o api.Ref, version string) bool {
-	before, found := c[o]
-	return found && before == version
-}
-
 // reportNameTaken reports to the workloads that need a copy that another object has its name.
 func (c *Controller) reportNameTaken(o api.Ref, err error) {
 	if !c.reportedGone.replace(o, err.Error()) {
@@ -301,8 +283,11 @@ func (c *Controller) reportGone(o api.Ref) {
 	told := map[types.UID]bool{}
 	for _, h := range c.caches.workloadsUsing(o) {
 		told[h.UID] = true
-		c.event(h, notice{corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("%s was deleted, and its source has another content now: new pods cannot start. "+
-			"To use the source as it is now, edit it; to go back: kubectl rollout undo %s", o.Local(), h.is.Ref)})
+		c.event(h, notice{
+			corev1.EventTypeWarning, ReasonCopyGone,
+			fmt.Sprintf("%s was deleted, and its source has another content now: new pods cannot start. "+
+				"To use the source as it is now, edit it; to go back: kubectl rollout undo %s", o.Local(), h.is.Ref),
+		})
 	}
 	for _, r := range c.caches.revisionsUsing(o) {
 		h, exists := c.caches.workloadOf(r)
@@ -310,8 +295,12 @@ func (c *Controller) reportGone(o api.Ref) {
 			continue
 		}
 		told[h.UID] = true
-		c.event(h, notice{corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("%s was deleted, and its source has another content now: "+
-			"pods of %s %s, which uses it, cannot start. It is made again when the source has that content again", o.Local(), r.is.Kind, r.Name)})
+		c.event(h, notice{
+			corev1.EventTypeWarning, ReasonCopyGone,
+			fmt.Sprintf("%s was deleted, and its source has another content now: "+
+				"pods of %s %s, which uses it, cannot start. It is made again when the source has that content again", o.Local(),
+				r.is.Kind, r.Name),
+		})
 	}
 }
 

@@ -46,7 +46,8 @@ func (c *Controller) namesOf(role *cachedRole, rule rbacv1.PolicyRule) (names []
 		}
 		wanted = append(wanted, c.copyNames(source.In(role.Namespace))...)
 		names = slices.DeleteFunc(names, func(name string) bool {
-			return copies.IsName(source.Name, name) && !slices.ContainsFunc(role.Sources, func(o api.Ref) bool { return o.Name == name })
+			return copies.IsName(source.Name, name) &&
+				!slices.ContainsFunc(role.Sources, func(o api.Ref) bool { return o.Name == name })
 		})
 	}
 	chosen := c.chooseNames(wanted)

@@ -60,8 +60,8 @@ func roleOf(o any) (any, error) {
 	cached.Sources = sources
 	for _, o := range sources {
 		if !slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return isRuleFor(r, o) }) {
-			cached.Trouble = fmt.Sprintf("the annotation %s lists %s, and no rule names it: add a rule with apiGroups [\"\"], resources [%ss], "+
-				"resourceNames [%s], verbs [get, list, watch]", copies.OfAnnotation, o, o.Kind.Resource(), o.Name)
+			cached.Trouble = fmt.Sprintf("the annotation %s lists %s, and no rule names it: add a rule with apiGroups [\"\"], "+
+				"resources [%ss], resourceNames [%s], verbs [get, list, watch]", copies.OfAnnotation, o, o.Kind.Resource(), o.Name)
 		}
 	}
 	return cached, nil
@@ -80,7 +80,8 @@ func roleIndexers() cache.Indexers {
 // isRuleFor reports whether a rule is for one kind of object, and names the source.
 func isRuleFor(rule rbacv1.PolicyRule, source api.Ref) bool {
 	return slices.Equal(rule.APIGroups, []string{corev1.GroupName}) &&
-		slices.Equal(rule.Resources, []string{source.Kind.Resource() + "s"}) && slices.Contains(rule.ResourceNames, source.Name)
+		slices.Equal(rule.Resources, []string{source.Kind.Resource() + "s"}) &&
+		slices.Contains(rule.ResourceNames, source.Name)
 }
 
 func (c *caches) role(key types.NamespacedName) (*cachedRole, bool) {
@@ -159,8 +160,9 @@ func (c *Controller) reconcileRole(ctx context.Context, key types.NamespacedName
 	case role.Trouble != "":
 		c.reportRole(ctx, role, ReasonHeldBack, role.Trouble)
 	case !isWhole:
-		c.reportRole(ctx, role, ReasonHeldBack, fmt.Sprintf("there are more copies of %s than the %d that a rule can name, so it names those "+
-			"that pod templates use and the newest: delete copies that nothing uses", trigger.Format(role.Sources), mostNames))
+		c.reportRole(ctx, role, ReasonHeldBack,
+			fmt.Sprintf("there are more copies of %s than the %d that a rule can name, so it names those "+
+				"that pod templates use and the newest: delete copies that nothing uses", trigger.Format(role.Sources), mostNames))
 	default:
 		c.reportedRole.forget(key)
 	}
@@ -195,10 +197,12 @@ func (c *Controller) reportRole(ctx context.Context, role *cachedRole, reason, t
 	if !c.reportedRole.replace(keyOf(role), text) {
 		return
 	}
-	klog.FromContext(ctx).Info("A Role does not name all copies", logkeys.Key, role.Name, logkeys.Namespace, role.Namespace, logkeys.Reason, text)
+	klog.FromContext(ctx).Info("A Role does not name all copies", logkeys.Key, role.Name, logkeys.Namespace,
+		role.Namespace, logkeys.Reason, text)
 	if c.events.Take(role.Namespace) {
 		about := &corev1.ObjectReference{
-			APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role", Namespace: role.Namespace, Name: role.Name, UID: role.UID,
+			APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role", Namespace: role.Namespace, Name: role.Name,
+			UID: role.UID,
 		}
 		c.cfg.Events.Event(about, corev1.EventTypeWarning, reason, note(text))
 	}
@@ -241,15 +245,19 @@ func (c *Controller) sendNames(ctx context.Context, role *cachedRole, patch writ
 	if err != nil {
 		return fmt.Errorf("encode the patch: %w", err)
 	}
-	_, err = c.cfg.Client.RbacV1().Roles(role.Namespace).Patch(ctx, role.Name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: FieldManager})
+	_, err = c.cfg.Client.RbacV1().Roles(role.Namespace).Patch(ctx, role.Name, types.JSONPatchType, body,
+		metav1.PatchOptions{FieldManager: FieldManager})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // It names nothing any more.
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("role %s %w", role.Name, errChanged)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		return &heldError{forAccess: true, text: fmt.Sprintf("the API server refuses to let role %s name the copies of %s: %v",
-			role.Name, trigger.Format(role.Sources), err)}
+		return &heldError{
+			forAccess: true,
+			text: fmt.Sprintf("the API server refuses to let role %s name the copies of %s: %v",
+				role.Name, trigger.Format(role.Sources), err),
+		}
 	case err != nil:
 		return fmt.Errorf("write the names of copies into role %s: %w", role.Name, err)
 	}

@@ -146,11 +146,15 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate), progress: newProgressTracker(cfg.ProgressDeadline), access: newAccessWaits(),
-		reported: newReportedTexts[workload.Ref](), reportedGone: newReportedTexts[api.Ref](), verified: &verified{uids: map[api.Ref]types.UID{}}, written: map[workload.Ref]string{},
+		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate),
+		progress: newProgressTracker(cfg.ProgressDeadline), access: newAccessWaits(),
+		reported: newReportedTexts[workload.Ref](), reportedGone: newReportedTexts[api.Ref](),
+		verified: &verified{uids: map[api.Ref]types.UID{}}, written: map[workload.Ref]string{},
 		reportedRole:   newReportedTexts[types.NamespacedName](),
 		uses:           newTemplateUses(),
-		attributeBytes: fairqueue.NewAllowance(textRate, textBurst), requests: fairqueue.NewAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), events: fairqueue.NewAllowance(eventRate, eventBurst),
+		attributeBytes: fairqueue.NewAllowance(textRate, textBurst),
+		requests:       fairqueue.NewAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst),
+		events:         fairqueue.NewAllowance(eventRate, eventBurst),
 	}
 	if err := c.listen(); err != nil {
 		return nil, err
@@ -183,9 +187,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	// Queues have goroutines from their beginning.
-	c.workloads = newQueue(func(ref workload.Ref) string { return ref.Namespace }, fairqueue.Metrics{Name: queueWorkloads, Provider: c.cfg.Queues})
-	c.copies = newQueue(func(o api.Ref) string { return o.Namespace }, fairqueue.Metrics{Name: queueCopies, Provider: c.cfg.Queues})
-	c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{Name: queueRoles, Provider: c.cfg.Queues})
+	c.workloads = newQueue(func(ref workload.Ref) string { return ref.Namespace }, fairqueue.Metrics{
+		Name: queueWorkloads, Provider: c.cfg.Queues,
+	})
+	c.copies = newQueue(func(o api.Ref) string { return o.Namespace }, fairqueue.Metrics{
+		Name: queueCopies, Provider: c.cfg.Queues,
+	})
+	c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{
+		Name: queueRoles, Provider: c.cfg.Queues,
+	})
 	wg.Go(func() { c.caches.run(ctx) })
 	wg.Go(func() {
 		<-ctx.Done()
@@ -205,7 +215,9 @@ func (c *Controller) Run(ctx context.Context) error {
 			workloop.Loop[api.Ref]{Queue: c.copies, Do: c.reconcileCopy, Panics: c.cfg.Panics, Name: queueCopies}.Run(ctx)
 		})
 		wg.Go(func() {
-			workloop.Loop[types.NamespacedName]{Queue: c.roles, Do: c.reconcileRole, Panics: c.cfg.Panics, Name: queueRoles}.Run(ctx)
+			workloop.Loop[types.NamespacedName]{
+				Queue: c.roles, Do: c.reconcileRole, Panics: c.cfg.Panics, Name: queueRoles,
+			}.Run(ctx)
 		})
 	}
 	<-ctx.Done()
@@ -315,7 +327,8 @@ func (c *Controller) revisionChanged(old, now any) {
 			c.workloads.Add(h.is.Ref) // It may count as done already: revisions come by another watch.
 		}
 	}
-	if before != nil && after != nil && before.UID == after.UID && before.is.Deleting == after.is.Deleting && before.is.Owner == after.is.Owner {
+	if before != nil && after != nil && before.UID == after.UID && before.is.Deleting == after.is.Deleting &&
+		before.is.Owner == after.is.Owner {
 		return // The rest of a revision does not change.
 	}
 	for _, r := range []*cachedRevision{before, after} {

@@ -31,7 +31,9 @@ func (c *Controller) sweep(ctx context.Context, h *cachedWorkload) error {
 		case wait > 0:
 			c.workloads.AddAfter(h.is.Ref, wait)
 		case !plain || r.is.Deleting:
-		case i == len(revisions)-1: // Whose turn is over, unless the template is plain. The cache does not have the newer one yet.
+		// Whose turn is over, unless the template is plain. The cache does not have the newer one
+		// yet.
+		case i == len(revisions)-1:
 			if !isPlain(h.Config, h.Uses) {
 				c.workloads.AddAfter(h.is.Ref, sweepAgain)
 			}

@@ -142,7 +142,10 @@ func (c *Controller) send(ctx context.Context, h *cachedWorkload, w write) (stri
 // workloads is what sending needs of a typed client.
 type workloads[O metav1.Object] interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (O, error)
-	Patch(ctx context.Context, name string, kind types.PatchType, body []byte, options metav1.PatchOptions, subresources ...string) (O, error)
+	Patch(
+		ctx context.Context, name string, kind types.PatchType, body []byte, options metav1.PatchOptions,
+		subresources ...string,
+	) (O, error)
 }
 
 // sendTo makes a conflict also of what the API server refuses before it compares versions: a patch

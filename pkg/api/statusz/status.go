@@ -230,7 +230,8 @@ func Read(in io.Reader) (Report, error) {
 		return Report{}, fmt.Errorf("decode the status of a node: %w", err)
 	}
 	if r.SchemaVersion > SchemaVersion || r.SchemaVersion < 1 {
-		return Report{}, fmt.Errorf("the driver of node %q reports its status in schema %d, and %d is known here: use a newer version",
+		return Report{}, fmt.Errorf("the driver of node %q reports its status in schema %d, and %d is known here: use a "+
+			"newer version",
 			r.Node, r.SchemaVersion, SchemaVersion)
 	}
 	return r, nil

@@ -40,8 +40,10 @@ func New(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check -f FILE",
 		Short: "Find mistakes in volumes of manifests, without a cluster",
-		Long: "Reads every volume of liveconfig in manifests, of whatever kind, as the driver would, and prints all mistakes with their\n" +
-			"lines. ConfigMaps and Secrets with the annotation " + release.Annotation + " are checked by its rules, as the controller does\n" +
+		Long: "Reads every volume of liveconfig in manifests, of whatever kind, as the driver would, and prints all " +
+			"mistakes with their\n" +
+			"lines. ConfigMaps and Secrets with the annotation " + release.Annotation +
+			" are checked by its rules, as the controller does\n" +
 			"with edits. The exit code is 1 if there are mistakes. What other objects hold is not looked at: see preview.",
 		Example: "  kubectl liveconfig check -f web.yaml\n" +
 			"  kubectl kustomize . | kubectl liveconfig check -f -\n" +
@@ -103,7 +105,8 @@ func (o *command) verdict(findings []Finding, checked Checked) error {
 	case mistakes > 0:
 		return errors.New(printing.Counted(mistakes, "mistake"))
 	case checked == Checked{}:
-		o.Remark("nothing was checked: the manifests have no volume of %s; use --driver-name if the driver has another name", o.driver)
+		o.Remark("nothing was checked: the manifests have no volume of %s; use --driver-name if the driver has another name",
+			o.driver)
 		return nil
 	}
 	var what []string
@@ -134,7 +137,9 @@ func (c *Checker) released(file string, document manifest.Document, at manifest.
 	for _, m := range mistakes {
 		r.add(Mistake, document.LineOfText(annotation, m.Line), annotation.String(), "%s", m)
 	}
-	problems, err := c.Rules(s.Rules, validation.Content{Data: content.Data, IsSecret: content.Ref.Kind == api.Secret, Now: time.Now()})
+	problems, err := c.Rules(s.Rules, validation.Content{
+		Data: content.Data, IsSecret: content.Ref.Kind == api.Secret, Now: time.Now(),
+	})
 	if err != nil {
 		r.mistake(annotation, "%s", err)
 	}

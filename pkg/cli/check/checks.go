@@ -76,7 +76,9 @@ func (c *Checker) File(file manifest.File) {
 	}()
 	for document, err := range file.Documents() {
 		if syntax, isUnread := errors.AsType[*manifest.SyntaxError](err); isUnread {
-			c.Findings = append(c.Findings, Finding{File: file.Name, Line: syntax.Line, Message: syntax.Err.Error(), Severity: Mistake})
+			c.Findings = append(c.Findings, Finding{
+				File: file.Name, Line: syntax.Line, Message: syntax.Err.Error(), Severity: Mistake,
+			})
 			continue
 		}
 		for _, spec := range document.PodSpecsAndPatches() {
@@ -141,7 +143,8 @@ func (r *podSpec) check() {
 			r.Checked.Volumes++
 			r.ours[name] = r.volume(at, volume, csi)
 		case strings.Contains(driver, "liveconfig"):
-			r.warning(at.Field("csi", "driver"), "%q is not checked: use --driver-name if that is the name of liveconfig's driver, which here is %s",
+			r.warning(at.Field("csi", "driver"),
+				"%q is not checked: use --driver-name if that is the name of liveconfig's driver, which here is %s",
 				driver, r.Driver)
 		}
 	}
@@ -265,7 +268,8 @@ func (r *podSpec) mounts() {
 	unmounted := maps.Clone(r.ours)
 	for _, list := range []string{"initContainers", "containers", "ephemeralContainers"} {
 		for i, container := range manifest.Objects(r.spec.Data[list]) {
-			r.container(r.spec.Path.Field(list).Index(i).Field("volumeMounts"), manifest.Objects(container["volumeMounts"]), unmounted)
+			r.container(r.spec.Path.Field(list).Index(i).Field("volumeMounts"), manifest.Objects(container["volumeMounts"]),
+				unmounted)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(unmounted)) {
@@ -281,7 +285,8 @@ func (r *podSpec) container(at manifest.Path, mounts []map[string]any, unmounted
 		at := at.Index(i)
 		name, _ := mount["name"].(string)
 		if r.names[name] == nil {
-			r.mistake(at.Field("name"), "there is no volume %q, there are: %s", name, strings.Join(slices.Sorted(maps.Keys(r.names)), ", "))
+			r.mistake(at.Field("name"), "there is no volume %q, there are: %s", name,
+				strings.Join(slices.Sorted(maps.Keys(r.names)), ", "))
 		}
 		mountPath, _ := mount["mountPath"].(string)
 		if first, found := paths[mountPath]; found {
@@ -299,7 +304,8 @@ func (r *podSpec) container(at manifest.Path, mounts []map[string]any, unmounted
 // read-only, so nobody can make a directory there.
 func (r *podSpec) ofOurs(at manifest.Path, mount map[string]any, mounts []map[string]any, policy string) {
 	for _, field := range []string{"subPath", "subPathExpr"} {
-		if text, _ := mount[field].(string); text != "" && policy != string(api.UpdateInPlace) && policy != string(api.UpdateNever) {
+		if text, _ := mount[field].(string); text != "" && policy != string(api.UpdateInPlace) &&
+			policy != string(api.UpdateNever) {
 			r.warning(at.Field(field), "updates do not reach a mount of a part: they do with updatePolicy: InPlace, "+
 				"where a reader may see a half-written file")
 		}
@@ -308,7 +314,8 @@ func (r *podSpec) ofOurs(at manifest.Path, mount map[string]any, mounts []map[st
 	for _, other := range mounts {
 		inner, _ := other["mountPath"].(string)
 		if outer != "" && strings.HasPrefix(path.Clean(inner), strings.TrimSuffix(path.Clean(outer), "/")+"/") {
-			r.warning(at.Field("mountPath"), "%s is mounted inside %s, which is read-only: the pod starts only if the volume has that path", inner, outer)
+			r.warning(at.Field("mountPath"),
+				"%s is mounted inside %s, which is read-only: the pod starts only if the volume has that path", inner, outer)
 		}
 	}
 }

@@ -59,7 +59,8 @@ func New(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion kubectl|bash|zsh|fish",
 		Short: "Print the script that completes what you type",
-		Long: "With kubectl it is a script that kubectl's own completion asks for what follows `kubectl liveconfig`. It has to be a\n" +
+		Long: "With kubectl it is a script that kubectl's own completion asks for what follows `kubectl liveconfig`. It " +
+			"has to be a\n" +
 			"program in the PATH. With the name of a shell it is for people who type kubectl-liveconfig, with the hyphen.",
 		Example: "  kubectl liveconfig completion kubectl > ~/.local/bin/kubectl_complete-liveconfig\n" +
 			"  chmod +x ~/.local/bin/kubectl_complete-liveconfig\n" +
@@ -131,7 +132,9 @@ func resourceOf(kind string) (schema.GroupVersionResource, bool) {
 	return schema.GroupVersionResource{}, false
 }
 
-func (c completer) objects(ctx context.Context, kinds, args []string, text string) ([]string, cobra.ShellCompDirective) {
+func (c completer) objects(
+	ctx context.Context, kinds, args []string, text string,
+) ([]string, cobra.ShellCompDirective) {
 	kind, name, isPath := strings.Cut(text, "/")
 	if !isPath && len(args) > 0 {
 		if resource, known := resourceOf(args[0]); known {
@@ -182,7 +185,8 @@ func (c completer) names(ctx context.Context, of schema.GroupVersionResource, te
 	var names []string
 	page := metav1.ListOptions{Limit: mostCompletions}
 	if of.Resource == "configmaps" || of.Resource == "secrets" {
-		page.LabelSelector = "!" + copies.Label + ",!" + release.StableLabel // Nobody edits the copies that the controller makes.
+		// Nobody edits the copies that the controller makes.
+		page.LabelSelector = "!" + copies.Label + ",!" + release.StableLabel
 	}
 	for {
 		list, err := client.Resource(of).Namespace(namespace).List(ctx, page)
@@ -261,7 +265,8 @@ func (c completer) revisions(cc *cobra.Command, args []string, _ string) ([]stri
 	ctx, cancel := context.WithTimeout(cc.Context(), completionTimeout)
 	defer cancel()
 	found := make(chan []string, 1)
-	go func() { found <- c.revisionsOf(ctx, cc, args) }() // The search for the workload takes no context, and might never end.
+	// The search for the workload takes no context, and might never end.
+	go func() { found <- c.revisionsOf(ctx, cc, args) }()
 	select {
 	case numbers := <-found:
 		return numbers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
@@ -275,8 +280,10 @@ func (c completer) revisionsOf(ctx context.Context, command *cobra.Command, args
 	if err != nil || len(args) == 0 {
 		return nil
 	}
-	infos, err := resource.NewBuilder(c.Session).WithScheme(scheme.Scheme, scheme.Scheme.PrioritizedVersionsAllGroups()...).
-		NamespaceParam(session.NamespaceOr(c.Session, "")).DefaultNamespace().ResourceTypeOrNameArgs(false, args...).Do().Infos()
+	versions := scheme.Scheme.PrioritizedVersionsAllGroups()
+	infos, err := resource.NewBuilder(c.Session).WithScheme(scheme.Scheme, versions...).
+		NamespaceParam(session.NamespaceOr(c.Session, "")).DefaultNamespace().
+		ResourceTypeOrNameArgs(false, args...).Do().Infos()
 	if err != nil || len(infos) != 1 {
 		return nil
 	}

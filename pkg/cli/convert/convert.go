@@ -51,8 +51,10 @@ func New(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "convert -f FILE",
 		Short: "Rewrite in-tree volumes of manifests as volumes of liveconfig, and back",
-		Long: "Prints the manifests with their configMap, secret and projected volumes as volumes of liveconfig that hold the same\n" +
-			"files, and with annotations of Reloader as the annotation that triggers the rollout controller. Everything else stays\n" +
+		Long: "Prints the manifests with their configMap, secret and projected volumes as volumes of liveconfig that " +
+			"hold the same\n" +
+			"files, and with annotations of Reloader as the annotation that triggers the rollout controller. " +
+			"Everything else stays\n" +
 			"as it is, comments and order included. Standard error lists what is left as it is, and the reasons.",
 		Example: "  kubectl liveconfig convert -f web.yaml > live.yaml\n" +
 			"  kubectl liveconfig convert -f web.yaml --volume config | kubectl apply -f -\n" +
@@ -63,7 +65,8 @@ func New(s *session.Session) *cobra.Command {
 	}
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
-	c.Flags().StringVar(&o.to, "to", toLiveconfig, "liveconfig, in-tree, or triggers, which converts annotations of Reloader only")
+	c.Flags().StringVar(&o.to, "to", toLiveconfig,
+		"liveconfig, in-tree, or triggers, which converts annotations of Reloader only")
 	printing.Complete(c, "to", toLiveconfig, toInTree, toTriggers)
 	c.Flags().StringSliceVar(&o.names, "volume", nil, "convert the volumes of this name only")
 	return c
@@ -139,7 +142,8 @@ func (o *command) file(file manifest.File) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		text, dropped, err := document.Replace(slices.Concat(o.volumes(file.Name, document), o.annotations(file.Name, document)))
+		text, dropped, err := document.Replace(slices.Concat(o.volumes(file.Name, document),
+			o.annotations(file.Name, document)))
 		if err != nil {
 			return "", err
 		}
@@ -193,7 +197,9 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 
 // volume returns which field of a volume becomes which, and what it holds. It leaves out where the
 // volume is.
-func (o *command) volume(volume map[string]any, namespace string, mounts volumeMounts) (r manifest.Replacement, err error) {
+func (o *command) volume(
+	volume map[string]any, namespace string, mounts volumeMounts,
+) (r manifest.Replacement, err error) {
 	var v corev1.Volume
 	if err := manifest.Convert(volume, &v); err != nil {
 		return r, fmt.Errorf("it is not what the API server takes: %w", err)
@@ -248,7 +254,8 @@ func (o *command) remarkOn(say func(string, ...any), mounts volumeMounts, value 
 		arrives = ": updates reach that by"
 	}
 	for _, container := range mounts.parts {
-		say("note: container %s mounts a subPath of it%s updatePolicy: InPlace, where a reader may see a half-written file", container, arrives)
+		say("note: container %s mounts a subPath of it%s updatePolicy: InPlace, where a reader may see a half-written file",
+			container, arrives)
 	}
 	csi, _ := value.(map[string]any)
 	attributes, _ := csi["volumeAttributes"].(map[string]any)

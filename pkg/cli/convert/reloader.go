@@ -55,14 +55,16 @@ func (is object) isSource() bool {
 
 // isRolledOut reports whether the controller rolls out objects of this kind.
 func (is object) isRolledOut() bool {
-	return slices.Contains([]workload.Kind{workload.Deployment, workload.StatefulSet, workload.DaemonSet}, workload.Kind(is.Kind))
+	return slices.Contains([]workload.Kind{workload.Deployment, workload.StatefulSet, workload.DaemonSet},
+		workload.Kind(is.Kind))
 }
 
 // asks returns what decides about the triggers of a workload, and the mistakes of its volumes.
 func (is object) asks(in template.Place) (reloader.Workload, error) {
 	asks := reloader.Workload{Annotations: is.Metadata.Annotations, Template: is.Spec.Template.Annotations}
 	uses, err := template.Uses(&is.Spec.Template, in)
-	config, _ := trigger.ParseConfig(asks.Template[trigger.ConfigAnnotation]) // Without a config, all names are of sources.
+	// Without a config, all names are of sources.
+	config, _ := trigger.ParseConfig(asks.Template[trigger.ConfigAnnotation])
 	originals := versions.Originals(config, in.Namespace)
 	for _, use := range uses {
 		if of, isCopy := originals[use.Object.In(in.Namespace)]; isCopy {
@@ -107,7 +109,8 @@ func (o *command) annotations(file string, document manifest.Document) []manifes
 			o.Remark("%s:%d: %s/%s: %s", file, line, is.Kind, is.Metadata.Name, fmt.Sprintf(format, args...))
 		}
 		if marks := foreign(is.Metadata.Annotations); is.isSource() && len(marks) > 0 {
-			say("note: it keeps %s: remove this when no workload has annotations of Reloader any more", strings.Join(marks, " and "))
+			say("note: it keeps %s: remove this when no workload has annotations of Reloader any more",
+				strings.Join(marks, " and "))
 		}
 		replacements, err := o.triggers(is, say)
 		if err != nil {
@@ -171,10 +174,12 @@ func remarkUnknown(say func(string, ...any), unknown, triggers []api.Ref) {
 		without = append(without, source)
 	}
 	if len(with) > 0 {
-		say("note: not among the manifests: %s; if one has %s, take it off %s", trigger.Format(with), reloader.Ignore, trigger.TriggeredBy)
+		say("note: not among the manifests: %s; if one has %s, take it off %s", trigger.Format(with), reloader.Ignore,
+			trigger.TriggeredBy)
 	}
 	if len(without) > 0 {
-		say("note: not among the manifests: %s; if one has %s, add it to %s", trigger.Format(without), reloader.Match, trigger.TriggeredBy)
+		say("note: not among the manifests: %s; if one has %s, add it to %s", trigger.Format(without), reloader.Match,
+			trigger.TriggeredBy)
 	}
 }
 
@@ -184,14 +189,18 @@ func (is object) replaced(triggers []api.Ref) []manifest.Replacement {
 	inTemplate := is.path.Field("spec", "template", "metadata")
 	list := removed(inTemplate, is.Spec.Template.Annotations)
 	metadata, annotations := is.path.Field("metadata"), is.Metadata.Annotations
-	added := manifest.Replacement{Object: metadata.Field("annotations"), To: trigger.TriggeredBy, Value: trigger.Format(triggers)}
+	added := manifest.Replacement{
+		Object: metadata.Field("annotations"), To: trigger.TriggeredBy, Value: trigger.Format(triggers),
+	}
 	_, _, hasTriggers := trigger.Wanted(annotations)
 	read := read(annotations)
 	switch {
 	case hasTriggers:
 		return append(list, removed(metadata, annotations)...)
 	case len(annotations) == 0:
-		return append(list, manifest.Replacement{Object: metadata, To: "annotations", Value: map[string]any{added.To: added.Value}})
+		return append(list, manifest.Replacement{
+			Object: metadata, To: "annotations", Value: map[string]any{added.To: added.Value},
+		})
 	case len(read) > 0:
 		added.From, read = read[0], read[1:]
 	}

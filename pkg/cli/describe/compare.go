@@ -89,7 +89,8 @@ func (p *Pod) explain(template []versions.Place, why string) {
 // that has the object in several volumes counts once, with the worst state.
 func objectOf(ref api.Ref, fact observe.Found, pods []Pod) Object {
 	o := Object{
-		Ref: ref, Exists: fact.Version != nil, Version: fact.Version, ChangedAt: fact.ChangedAt, Pods: map[versions.State]int{},
+		Ref: ref, Exists: fact.Version != nil, Version: fact.Version, ChangedAt: fact.ChangedAt,
+		Pods: map[versions.State]int{},
 	}
 	if fact.Err != nil {
 		o.Unread = fact.Err.Error()

@@ -35,11 +35,15 @@ func New(s *session.Session) *cobra.Command {
 		Use:         "describe TYPE/NAME... | --problems [-A]",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
 		Short:       "Show everything about the volumes of a workload or pod",
-		Long: "Shows each volume of liveconfig with its sources, and what else uses ConfigMaps and Secrets; what triggers rollouts;\n" +
-			"which version of each object is in the files of the pods, since when, and how far that is behind the API server; what\n" +
+		Long: "Shows each volume of liveconfig with its sources, and what else uses ConfigMaps and Secrets; what " +
+			"triggers rollouts;\n" +
+			"which version of each object is in the files of the pods, since when, and how far that is behind the API " +
+			"server; what\n" +
 			"is wrong; and recent Events. Of a workload, the pods that are not current are shown. The drivers of nodes are\n" +
-			"asked through port-forwards; what cannot be found out is listed at the end. Nothing that objects hold is shown.\n\n" +
-			"With --problems, all pods of the namespace are looked at, or of all namespaces with -A, and only the volumes are\n" +
+			"asked through port-forwards; what cannot be found out is listed at the end. Nothing that objects hold " +
+			"is shown.\n\n" +
+			"With --problems, all pods of the namespace are looked at, or of all namespaces with -A, and only the " +
+			"volumes are\n" +
 			"shown in which something is wrong.\n\n" +
 			"The exit code is 1 if something cannot be described at all; what a pod lacks is not an error: see status.",
 		Example: "  kubectl liveconfig describe pod/web-0\n" +

@@ -76,7 +76,9 @@ func (x *Problems) add(namespace string, pod Pod, created time.Time, mounts map[
 func (v PodVolume) problems() []Problem {
 	var found []Problem
 	if v.Problem != nil {
-		found = append(found, Problem{Volume: v.Name, Reason: v.Problem.Kind + ": " + v.Problem.Message, Since: v.Problem.Since})
+		found = append(found, Problem{
+			Volume: v.Name, Reason: v.Problem.Kind + ": " + v.Problem.Message, Since: v.Problem.Since,
+		})
 	}
 	for _, p := range problemsOf(v.Name, v.Sources) {
 		if v.Problem == nil || !strings.HasSuffix(p.Reason, ": "+v.Problem.Message) {
@@ -105,7 +107,9 @@ func problemsOf(volume string, sources []PodSource) []Problem {
 	}
 	var found []Problem
 	for _, why := range whys {
-		found = append(found, Problem{Volume: volume, Reason: strings.Join(objects[why], ", ") + ": " + why, Since: since[why]})
+		found = append(found, Problem{
+			Volume: volume, Reason: strings.Join(objects[why], ", ") + ": " + why, Since: since[why],
+		})
 	}
 	return found
 }

@@ -128,7 +128,10 @@ func isOver(pod *corev1.Pod) bool {
 
 // addPod adds a pod of which nothing was asked yet.
 func (d *report) addPod(pod *corev1.Pod) {
-	next := Pod{Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase), Volumes: []PodVolume{}}
+	next := Pod{
+		Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase),
+		Volumes: []PodVolume{},
+	}
 	for _, v := range volumesOf(&pod.Spec, d.placeOf(pod.Namespace), nil) {
 		next.Volumes = append(next.Volumes, PodVolume{Name: v.Name, Mistakes: v.Mistakes})
 	}

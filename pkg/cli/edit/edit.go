@@ -91,11 +91,17 @@ func (e *Edit) Run(args []string, change func(*resource.Info, selection.Workload
 
 func notWorkload(object runtime.Object) error {
 	if custom, ok := object.(*unstructured.Unstructured); ok {
-		if _, makesPods, _ := unstructured.NestedFieldNoCopy(custom.Object, "spec", "template", "spec", "containers"); makesPods {
-			return &NotApplicableError{Reason: "the plugin changes Kubernetes' own kinds alone: change its manifest by hand, and see `kubectl liveconfig check`"}
+		containers := []string{"spec", "template", "spec", "containers"}
+		if _, makesPods, _ := unstructured.NestedFieldNoCopy(custom.Object, containers...); makesPods {
+			return &NotApplicableError{
+				Reason: "the plugin changes Kubernetes' own kinds alone: change its manifest by hand, and see `kubectl " +
+					"liveconfig check`",
+			}
 		}
 	}
-	return &NotApplicableError{Reason: "it makes no pods: name a deployment, statefulset, daemonset, job, cronjob or pod", IsExpected: true}
+	return &NotApplicableError{
+		Reason: "it makes no pods: name a deployment, statefulset, daemonset, job, cronjob or pod", IsExpected: true,
+	}
 }
 
 func (e *Edit) printer() (printers.ResourcePrinter, error) {
@@ -105,7 +111,9 @@ func (e *Edit) printer() (printers.ResourcePrinter, error) {
 	return e.Output.Printer()
 }
 
-func (e *Edit) one(info *resource.Info, printer printers.ResourcePrinter, change func(*resource.Info, selection.Workload) error) error {
+func (e *Edit) one(
+	info *resource.Info, printer printers.ResourcePrinter, change func(*resource.Info, selection.Workload) error,
+) error {
 	before := info.Object.DeepCopyObject()
 	w, ok := selection.AsWorkload(info.Object)
 	if !ok {
@@ -144,12 +152,15 @@ func (e *Edit) send(info *resource.Info, before runtime.Object) (runtime.Object,
 	if string(patch) == "{}" {
 		return info.Object, nil
 	}
-	helper := resource.NewHelper(info.Client, info.Mapping).WithFieldManager(FieldManager).DryRun(e.Output.DryRun == printing.DryRunServer)
+	helper := resource.NewHelper(info.Client, info.Mapping).WithFieldManager(FieldManager).
+		DryRun(e.Output.DryRun == printing.DryRunServer)
 	return helper.Patch(info.Namespace, info.Name, types.StrategicMergePatchType, patch, &metav1.PatchOptions{})
 }
 
 // ChangeEach changes each workload, and then prints the remarks that change returns.
-func (e *Edit) ChangeEach(args []string, change func(*resource.Info, selection.Workload) (remarks []string, err error)) error {
+func (e *Edit) ChangeEach(
+	args []string, change func(*resource.Info, selection.Workload) (remarks []string, err error),
+) error {
 	printer, err := e.printer()
 	if err != nil {
 		return err

@@ -53,9 +53,11 @@ func New(s *session.Session) *cobra.Command {
 		Use:         "grant TYPE/NAME",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
 		Short:       "Print or apply the Roles that the volumes of a workload need",
-		Long: "Prints, for each source that is read with the credentials of the pods' service account, the Role and RoleBinding that\n" +
+		Long: "Prints, for each source that is read with the credentials of the pods' service account, the Role and " +
+			"RoleBinding that\n" +
 			"let it be read, and nothing else be. Volumes of Kubernetes' own types need none.\n\n" +
-			"Any author of a workload can name any source. So grant makes a Role in another namespace than that of the pods only if\n" +
+			"Any author of a workload can name any source. So grant makes a Role in another namespace than that of the " +
+			"pods only if\n" +
 			"--source-namespace names it. For each other source it prints the flag to add, and the exit code is 1.",
 		Example: "  kubectl liveconfig grant deployment/web\n" +
 			"  kubectl liveconfig grant deployment/web --apply\n" +
@@ -67,14 +69,17 @@ func New(s *session.Session) *cobra.Command {
 	o.output.AddFlags(c)
 	selection.AddDriverFlag(c, &o.driver)
 	flags := c.Flags()
-	flags.BoolVar(&o.apply, "apply", false, "apply what would be printed, by server-side apply; names of copies stay in a Role that asks the controller for them")
+	flags.BoolVar(&o.apply, "apply", false,
+		"apply what would be printed, by server-side apply; names of copies stay in a Role that asks the controller for them")
 	flags.BoolVar(&o.namedCopies, "named-copies", false,
 		"for triggers: Roles into which the controller writes the names of copies, if it runs with --roles")
 	flags.StringSliceVar(&o.sourceNamespaces, "source-namespace", nil,
 		"another namespace than that of the pods in which sources are granted; can be repeated")
 	flags.Lookup("dry-run").Usage = "with --apply: none, client (only print) or server (the server stores nothing)"
-	flags.StringVar(&o.configMaps, "configmap-identity", string(identity.ByDriver), "identity that reads ConfigMaps: driver or pod, as configured in the driver")
-	flags.StringVar(&o.secrets, "secret-identity", string(identity.ByPod), "identity that reads Secrets: driver or pod, as configured in the driver")
+	flags.StringVar(&o.configMaps, "configmap-identity", string(identity.ByDriver),
+		"identity that reads ConfigMaps: driver or pod, as configured in the driver")
+	flags.StringVar(&o.secrets, "secret-identity", string(identity.ByPod),
+		"identity that reads Secrets: driver or pod, as configured in the driver")
 	for _, flag := range []string{"configmap-identity", "secret-identity"} {
 		printing.Complete(c, flag, string(identity.ByDriver), string(identity.ByPod))
 	}
@@ -103,7 +108,8 @@ func (o *command) run(c *cobra.Command, args []string) error {
 			continue // A file has other objects as well.
 		}
 		if !ok {
-			errs = append(errs, fmt.Errorf("%s: it makes no pods: name a deployment, statefulset, daemonset, job, cronjob or pod", selection.Subject(info)))
+			errs = append(errs, fmt.Errorf("%s: it makes no pods: name a deployment, statefulset, daemonset, job, "+
+				"cronjob or pod", selection.Subject(info)))
 			continue
 		}
 		if err := o.add(c.Context(), wanted, info, w); err != nil {
@@ -120,7 +126,8 @@ func (o *command) giveAll(ctx context.Context, objects []roles.Object, printer p
 	var errs []error
 	failed := map[types.NamespacedName]bool{}
 	for _, object := range objects {
-		if binding, ok := object.Object.(*rbacv1.RoleBinding); ok && failed[types.NamespacedName{Namespace: binding.Namespace, Name: binding.RoleRef.Name}] {
+		if binding, ok := object.Object.(*rbacv1.RoleBinding); ok &&
+			failed[types.NamespacedName{Namespace: binding.Namespace, Name: binding.RoleRef.Name}] {
 			errs = append(errs, fmt.Errorf("%s is not applied, since its Role is not", object))
 			continue
 		}
@@ -178,7 +185,8 @@ func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.
 		return err
 	}
 	if count == 0 {
-		o.note(info, "it has no volume of liveconfig: those of Kubernetes' own types need no Role, the kubelet reads what is in them")
+		o.note(info, "it has no volume of liveconfig: those of Kubernetes' own types need no Role, the kubelet reads "+
+			"what is in them")
 		return nil
 	}
 	if pods.Released, err = o.released(ctx, pods.Refs); err != nil {
@@ -187,12 +195,12 @@ func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.
 	added := wanted.Add(pods)
 	for _, ref := range added.Copied {
 		if o.namedCopies {
-			o.note(info, fmt.Sprintf("%s triggers rollouts: the controller writes the names of its copies into the Role if it runs with --roles "+
-				"(controller.roles in the chart)", ref))
+			o.note(info, fmt.Sprintf("%s triggers rollouts: the controller writes the names of its copies into the Role if it "+
+				"runs with --roles (controller.roles in the chart)", ref))
 			continue
 		}
-		o.note(info, fmt.Sprintf("%s triggers rollouts, and its copies have new names: the Role for it is for all %ss of namespace %s. "+
-			"With a volume of Kubernetes' own types it needs none", ref, ref.Kind, ref.Namespace))
+		o.note(info, fmt.Sprintf("%s triggers rollouts, and its copies have new names: the Role for it is for all %ss of "+
+			"namespace %s. With a volume of Kubernetes' own types it needs none", ref, ref.Kind, ref.Namespace))
 	}
 	if added.None && len(added.Foreign) == 0 {
 		o.note(info, "the driver itself reads all that its volumes hold: no Role is needed")
@@ -204,8 +212,9 @@ func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.
 func refused(pods roles.Pods, sources []api.Ref) []error {
 	var errs []error
 	for _, ref := range sources {
-		errs = append(errs, fmt.Errorf("%s is in namespace %s, and the pods are in %s: grant makes no Role for it. Any author of the workload "+
-			"can name any source: if service account %[3]s/%s is to read it, add --source-namespace %[2]s",
+		errs = append(errs, fmt.Errorf("%s is in namespace %s, and the pods are in %s: grant makes no Role for it. Any "+
+			"author of the workload can name any source: if service account %[3]s/%s is to read it, add "+
+			"--source-namespace %[2]s",
 			ref, ref.Namespace, pods.Namespace, pods.ServiceAccount))
 	}
 	return errs
@@ -242,8 +251,8 @@ func (o *command) give(ctx context.Context, object roles.Object, printer printer
 	case isConflictWithController(err):
 		return fmt.Errorf("apply %s: %w: %s", object, err, roleToCorrect(object))
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("apply %s: %w; it is another's: look at it, and to take it over, pipe the output without --apply to "+
-			"`kubectl apply --server-side --force-conflicts -f -`", object, err)
+		return fmt.Errorf("apply %s: %w; it is another's: look at it, and to take it over, pipe the output "+
+			"without --apply to `kubectl apply --server-side --force-conflicts -f -`", object, err)
 	case err != nil:
 		return fmt.Errorf("apply %s: %w", object, err)
 	}
@@ -258,7 +267,8 @@ func isConflictWithController(err error) bool {
 		return false
 	}
 	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
-		return c.Type == metav1.CauseTypeFieldManagerConflict && strings.Contains(c.Message, strconv.Quote(api.ControllerName))
+		return c.Type == metav1.CauseTypeFieldManagerConflict &&
+			strings.Contains(c.Message, strconv.Quote(api.ControllerName))
 	})
 }
 
@@ -269,7 +279,8 @@ func roleToCorrect(object roles.Object) string {
 		return "look at it with kubectl get -o yaml"
 	}
 	rule := role.Rules[0]
-	return fmt.Sprintf("the Role has another rule than %s on %s %s and its copies: correct it with `kubectl edit role/%s -n %s`, and run this again",
+	return fmt.Sprintf("the Role has another rule than %s on %s %s and its copies: correct it with `kubectl edit "+
+		"role/%s -n %s`, and run this again",
 		strings.Join(rule.Verbs, ", "), rule.Resources[0], rule.ResourceNames[0], role.Name, role.Namespace)
 }
 

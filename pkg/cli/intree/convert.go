@@ -116,7 +116,8 @@ func projection(p corev1.VolumeProjection) ([]api.Source, error) {
 	kind := RunningOnly(p)
 	switch {
 	case kind != "":
-		return nil, fmt.Errorf("is a %s, which liveconfig does not serve: leave it in a projected volume, and move the others to a separate volume", kind)
+		return nil, fmt.Errorf("is a %s, which liveconfig does not serve: leave it in a projected volume, and move the "+
+			"others to a separate volume", kind)
 	case len(sources) > 1:
 		return nil, errors.New("names a ConfigMap and a Secret, which the API server refuses: make them two entries")
 	default:
@@ -187,7 +188,8 @@ func (n Namer) fits(spec api.Spec, all map[string]string) error {
 	}
 	for _, src := range spec.Sources {
 		if src.Ref.Namespace != n.Namespace {
-			errs = append(errs, fmt.Errorf("%s is of another namespace than the pod's (%s), which has no in-tree form", src.Ref, n.Namespace))
+			errs = append(errs, fmt.Errorf("%s is of another namespace than the pod's (%s), which has no in-tree form", src.Ref,
+				n.Namespace))
 		}
 		if src.As != nil {
 			errs = append(errs, fmt.Errorf("as, which makes one file of %s, has no in-tree form", src.Ref))
@@ -204,7 +206,9 @@ func projections(sources []api.Source) []corev1.VolumeProjection {
 			list[i].Secret = &corev1.SecretProjection{LocalObjectReference: name, Items: items(src), Optional: optional(src)}
 			continue
 		}
-		list[i].ConfigMap = &corev1.ConfigMapProjection{LocalObjectReference: name, Items: items(src), Optional: optional(src)}
+		list[i].ConfigMap = &corev1.ConfigMapProjection{
+			LocalObjectReference: name, Items: items(src), Optional: optional(src),
+		}
 	}
 	return list
 }
@@ -212,7 +216,8 @@ func projections(sources []api.Source) []corev1.VolumeProjection {
 func single(src api.Source, files defaults) corev1.VolumeSource {
 	if src.Ref.Kind == api.Secret {
 		return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: src.Ref.Name, Items: items(src), Optional: optional(src), DefaultMode: files.mode, DefaultUser: files.user,
+			SecretName: src.Ref.Name, Items: items(src), Optional: optional(src), DefaultMode: files.mode,
+			DefaultUser: files.user,
 		}}
 	}
 	return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -224,7 +229,9 @@ func single(src api.Source, files defaults) corev1.VolumeSource {
 func items(src api.Source) []corev1.KeyToPath {
 	var list []corev1.KeyToPath
 	for _, item := range src.Items {
-		list = append(list, corev1.KeyToPath{Key: item.Key, Path: item.Path, Mode: as[int32](item.Mode), User: as[int64](item.User)})
+		list = append(list, corev1.KeyToPath{
+			Key: item.Key, Path: item.Path, Mode: as[int32](item.Mode), User: as[int64](item.User),
+		})
 	}
 	return list
 }

@@ -41,7 +41,8 @@ type Flags struct{ Driver, DriverNamespace string }
 // AddFlags adds the flags.
 func (f *Flags) AddFlags(c *cobra.Command) {
 	selection.AddDriverFlag(c, &f.Driver)
-	c.Flags().StringVar(&f.DriverNamespace, "driver-namespace", nodes.DefaultNamespace, "namespace of the driver's pods, which report what nodes have")
+	c.Flags().StringVar(&f.DriverNamespace, "driver-namespace", nodes.DefaultNamespace,
+		"namespace of the driver's pods, which report what nodes have")
 }
 
 // Cluster is what commands ask that look at pods: the API server, and the drivers of nodes.

@@ -41,7 +41,8 @@ func NewSelector(client kubernetes.Interface, w selection.Workload) (*Selector, 
 		c.options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.Meta.Name).String()
 		return c, nil
 	case *batchv1.CronJob:
-		text := fmt.Sprintf("it makes Jobs, and they make the pods: name one of its Jobs, see kubectl -n %s get jobs", w.Meta.Namespace)
+		text := fmt.Sprintf("it makes Jobs, and they make the pods: name one of its Jobs, see kubectl -n %s get jobs",
+			w.Meta.Namespace)
 		return nil, &ForeignError{text}
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(w.Selector)
@@ -189,9 +190,10 @@ type Watch struct {
 // Watch begins to follow the pods, and returns when all are known.
 func (c *Selector) Watch(ctx context.Context) (*Watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	pods := cache.NewFilteredListWatchFromClient(c.client.CoreV1().RESTClient(), "pods", c.Meta.Namespace, func(options *metav1.ListOptions) {
-		options.LabelSelector, options.FieldSelector = c.options.LabelSelector, c.options.FieldSelector
-	})
+	pods := cache.NewFilteredListWatchFromClient(c.client.CoreV1().RESTClient(), "pods", c.Meta.Namespace,
+		func(options *metav1.ListOptions) {
+			options.LabelSelector, options.FieldSelector = c.options.LabelSelector, c.options.FieldSelector
+		})
 	w := &Watch{
 		SharedInformer: cache.NewSharedInformer(pods, &corev1.Pod{}, 0),
 		Changed:        make(chan struct{}, 1), Failed: make(chan error, 1), Stop: cancel,

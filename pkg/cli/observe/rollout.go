@@ -64,7 +64,9 @@ func (c *Cluster) heldBack(ctx context.Context, w rolled.Workload) string {
 }
 
 // HistoryOf reads the revisions of a workload.
-func HistoryOf(ctx context.Context, client kubernetes.Interface, object runtime.Object, driver string) (revisions.History, error) {
+func HistoryOf(
+	ctx context.Context, client kubernetes.Interface, object runtime.Object, driver string,
+) (revisions.History, error) {
 	w, known := selection.ViewOf(object)
 	if !known {
 		return revisions.History{}, selection.ErrNoRollouts

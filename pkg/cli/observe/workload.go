@@ -87,7 +87,8 @@ func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []
 func (c *Cluster) newWorkload(selector *Selector, all []*corev1.Pod, objects []api.Ref) *Workload {
 	running, waiting := Running(all)
 	t := &Workload{
-		Selector: selector, Pending: len(waiting), driver: c.Driver, objects: objects, unread: map[string]bool{}, shown: map[string]bool{},
+		Selector: selector, Pending: len(waiting), driver: c.Driver, objects: objects, unread: map[string]bool{},
+		shown: map[string]bool{},
 	}
 	for _, pod := range running {
 		t.Running = append(t.Running, t.pod(pod))
@@ -138,7 +139,8 @@ func (t *Workload) mistakes() error {
 	}
 	for _, object := range t.objects {
 		if len(others) > 0 && !t.shown[object.String()] {
-			errs = append(errs, fmt.Errorf("no volume of liveconfig in it shows %s: there is %s", object, strings.Join(others, ", ")))
+			errs = append(errs, fmt.Errorf("no volume of liveconfig in it shows %s: there is %s", object,
+				strings.Join(others, ", ")))
 		}
 	}
 	return errors.Join(errs...)
@@ -228,7 +230,8 @@ func (c *Cluster) Pods(ctx context.Context, scope selection.Scope) (found []*cor
 	case apierrors.IsForbidden(err):
 		return nil, 0, notAllowed(scope)
 	case apierrors.IsResourceExpired(err):
-		return nil, 0, errors.New("list pods: the API server has dropped the list before its last page: run the command again")
+		return nil, 0, errors.New("list pods: the API server has dropped the list before its last page: run the " +
+			"command again")
 	case err != nil:
 		return nil, 0, fmt.Errorf("list pods of %s: %w", scope, err)
 	}
@@ -301,14 +304,16 @@ func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects 
 
 func (c *Cluster) nothing(scope selection.Scope, objects []api.Ref, looked int) error {
 	if len(objects) == 0 {
-		return fmt.Errorf("no pod in %s has a volume of the driver %s: %d pods looked at; use --driver-name if it has another name",
+		return fmt.Errorf("no pod in %s has a volume of the driver %s: %d pods looked at; use --driver-name if it "+
+			"has another name",
 			scope, c.Driver, looked)
 	}
 	names := make([]string, len(objects))
 	for i, object := range objects {
 		names[i] = object.String()
 	}
-	return fmt.Errorf("no volume of liveconfig in %s shows %s: %d pods looked at", scope, strings.Join(names, " or "), looked)
+	return fmt.Errorf("no volume of liveconfig in %s shows %s: %d pods looked at", scope, strings.Join(names, " or "),
+		looked)
 }
 
 func unreadIn(fleet []*Workload) error {
@@ -319,7 +324,8 @@ func unreadIn(fleet []*Workload) error {
 		}
 	}
 	if more := len(errs) - mostMistakes; more > 0 {
-		errs = append(errs[:mostMistakes], fmt.Errorf("and %d more mistakes: see kubectl liveconfig describe -A --problems", more))
+		errs = append(errs[:mostMistakes],
+			fmt.Errorf("and %d more mistakes: see kubectl liveconfig describe -A --problems", more))
 	}
 	return errors.Join(errs...)
 }

@@ -36,7 +36,8 @@ func List(pod Pod, volumes []Volume) string {
 			digest = hidden
 		}
 		fmt.Fprintf(&b, "%s: volume %s (%s), %s, %s, %s\n",
-			pod.Object(), v.Name, v.Type, printing.Counted(len(v.Tree.Files), "file"), printing.Counted(v.Tree.Size(), "byte"), digest)
+			pod.Object(), v.Name, v.Type, printing.Counted(len(v.Tree.Files), "file"), printing.Counted(v.Tree.Size(), "byte"),
+			digest)
 		_ = printing.Table(&b, 2, v.rows()) // A builder takes everything.
 	}
 	return b.String()

@@ -139,7 +139,8 @@ func (p Pod) Object() string { return strings.ToLower(p.Kind) + "/" + p.Name }
 
 // IsSame reports whether two are the same place of one object, whatever is there.
 func (p Pod) IsSame(other Pod) bool {
-	return schema.FromAPIVersionAndKind(p.APIVersion, p.Kind).GroupKind() == schema.FromAPIVersionAndKind(other.APIVersion, other.Kind).GroupKind() &&
+	kind := schema.FromAPIVersionAndKind(p.APIVersion, p.Kind).GroupKind()
+	return kind == schema.FromAPIVersionAndKind(other.APIVersion, other.Kind).GroupKind() &&
 		p.Namespace == other.Namespace && p.Name == other.Name && p.Field == other.Field
 }
 
@@ -200,7 +201,8 @@ func (s *Set) addPods(object map[string]any, namespace string) error {
 			APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: cmp.Or(u.GetNamespace(), namespace),
 			Name: cmp.Or(u.GetName(), u.GetGenerateName()), Field: found.Path.String(),
 		}
-		pod.Annotations, _, _ = unstructured.NestedStringMap(found.Metadata, "annotations") // Without them there are no copies.
+		// Without them there are no copies.
+		pod.Annotations, _, _ = unstructured.NestedStringMap(found.Metadata, "annotations")
 		if err := manifest.Convert(found.Data, &pod.Spec); err != nil {
 			return fmt.Errorf("%s: %s: it is not what the API server takes: %w", pod.Object(), pod.Field, err)
 		}

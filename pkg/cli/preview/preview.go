@@ -60,12 +60,17 @@ func New(s *session.Session) *cobra.Command {
 		Use:         "preview [TYPE/NAME...] [-f FILE]",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
 		Short:       "Show which files volumes would hold",
-		Long: "Shows the files that each volume of a pod or pod template would hold, by the code that the driver has: paths, modes,\n" +
-			"owners and digests. Volumes of Kubernetes' own types are shown as well; their tokens and downwardAPI files are left out.\n\n" +
-			"The pods are those of the manifests, or those that are named, which the cluster is asked for. ConfigMaps and Secrets are\n" +
-			"those of the manifests, and before all others those count. The cluster is asked for the rest with --from-cluster, for\n" +
+		Long: "Shows the files that each volume of a pod or pod template would hold, by the code that the driver has: " +
+			"paths, modes,\n" +
+			"owners and digests. Volumes of Kubernetes' own types are shown as well; their tokens and downwardAPI files are " +
+			"left out.\n\n" +
+			"The pods are those of the manifests, or those that are named, which the cluster is asked for. ConfigMaps and " +
+			"Secrets are\n" +
+			"those of the manifests, and before all others those count. The cluster is asked for the rest with " +
+			"--from-cluster, for\n" +
 			"named pods, and with --diff; it is asked with your rights, and not with those of the pods.\n\n" +
-			"Digests and lines of Secrets are not shown without --show-secrets. Exit codes: 0 is good, 1 is a difference that --diff\n" +
+			"Digests and lines of Secrets are not shown without --show-secrets. Exit codes: 0 is good, 1 is a difference " +
+			"that --diff\n" +
 			"has found, 2 is an error.",
 		Example: "  kubectl liveconfig preview -f deployment.yaml -f configmap.yaml\n" +
 			"  kubectl liveconfig preview -f deployment.yaml --from-cluster -o files\n" +
@@ -84,7 +89,8 @@ func New(s *session.Session) *cobra.Command {
 	flags.StringSliceVar(&o.names, "volume", nil, "only the volumes of this name")
 	flags.StringVarP(&o.output, "output", "o", "-", "- for the list alone, or an empty folder to write the files into")
 	flags.BoolVar(&o.diff, "diff", false, "show what changes against what the cluster has now")
-	flags.BoolVar(&o.showSecrets, "show-secrets", false, "show digests and lines of Secrets, and give their files in a folder the modes of the volume")
+	flags.BoolVar(&o.showSecrets, "show-secrets", false,
+		"show digests and lines of Secrets, and give their files in a folder the modes of the volume")
 	return c
 }
 
@@ -99,7 +105,8 @@ func (o *command) run(ctx context.Context, args []string) error {
 func (o *command) preview(ctx context.Context, args []string) error {
 	switch {
 	case slices.Contains([]string{"", "json", "yaml", "name", "wide"}, o.output):
-		return fmt.Errorf("--output %q is not known: use - for the list, or an empty folder, as in --output ./files", o.output)
+		return fmt.Errorf("--output %q is not known: use - for the list, or an empty folder, as in --output ./files",
+			o.output)
 	case o.diff && o.output != "-":
 		return errors.New("--diff compares, and --output writes: use one of them")
 	case len(args) == 0 && o.selector != "":
@@ -138,7 +145,8 @@ func (o *command) pods(args []string) ([]Pod, error) {
 		}
 	}
 	if len(pods) == 0 {
-		return nil, errors.New("no file has a pod or what makes pods: add one by --filename, or name an object of the cluster, such as deployment/web")
+		return nil, errors.New("no file has a pod or what makes pods: add one by --filename, or name an object of the " +
+			"cluster, such as deployment/web")
 	}
 	return pods, nil
 }
@@ -263,7 +271,8 @@ func (o *command) verdict() error {
 		}
 	}
 	if len(o.found) == 0 {
-		o.Remark("note: no volume holds ConfigMaps or Secrets; use --driver-name if %s is not the name of liveconfig's driver", o.driver)
+		o.Remark("note: no volume holds ConfigMaps or Secrets; use --driver-name if %s is not the name of "+
+			"liveconfig's driver", o.driver)
 	}
 	return nil
 }
@@ -288,7 +297,8 @@ func (o *command) write(folder *Folder, place string, v Volume) error {
 		o.once("note: the files are yours, because only root can give them the owners of the list")
 	}
 	if v.hides(func(f tree.File) bool { return f.Mode&othersRead != 0 }) {
-		o.once("note: files of Secrets are for their owner alone, unless you use --show-secrets: the list has their modes in the volume")
+		o.once("note: files of Secrets are for their owner alone, unless you use --show-secrets: the list has their modes " +
+			"in the volume")
 	}
 	return folder.Write(place+v.Name, v)
 }

@@ -158,8 +158,8 @@ func (f *Format) check() error {
 	if f.Name == "" || slices.Contains(f.known, f.Name) {
 		return nil
 	}
-	last := len(f.known) - 1
-	known := strings.Join(append(slices.Clone(f.known[:max(last-1, 0)]), strings.Join(f.known[max(last-1, 0):], " or ")), ", ")
+	lastTwo := max(len(f.known)-2, 0)
+	known := strings.Join(append(slices.Clone(f.known[:lastTwo]), strings.Join(f.known[lastTwo:], " or ")), ", ")
 	return fmt.Errorf("--output %q is not known: use %s, or leave it out", f.Name, known)
 }
 
@@ -229,5 +229,6 @@ func (o *Objects) Printer() (printers.ResourcePrinter, error) {
 
 // Complete has the shell complete a flag with fixed values.
 func Complete(c *cobra.Command, flag string, values ...string) {
-	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // The flag exists.
+	// The flag exists.
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -44,7 +44,8 @@ func newPromote(s *session.Session) *cobra.Command {
 		Use:         "promote TYPE/NAME",
 		Annotations: session.Kinds("configmap", "secret"),
 		Short:       "Show an edit to all pods now",
-		Long: "Ends the release of an edit: all pods get it, whatever step it has come to, and whether it was frozen or reverted. The rules\n" +
+		Long: "Ends the release of an edit: all pods get it, whatever step it has come to, and whether it was frozen or " +
+			"reverted. The rules\n" +
 			"of the annotation must hold. All edits of a group are promoted together.",
 		Example: "  kubectl liveconfig release promote configmap/web",
 	}
@@ -52,20 +53,24 @@ func newPromote(s *session.Session) *cobra.Command {
 	c.Flags().BoolVar(&o.force, "force", false, "promote an edit for which a rule of the annotation does not hold")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		reason := o.because("promoted")
-		return o.steer(c.Context(), args, "promoted: all pods get the edit", func(u plan.Unit) plan.Decision { return plan.Promotion(u, reason) }, nil)
+		return o.steer(c.Context(), args, "promoted: all pods get the edit", func(u plan.Unit) plan.Decision {
+			return plan.Promotion(u, reason)
+		}, nil)
 	}
 	return c
 }
 
 func newFreeze(s *session.Session) *cobra.Command {
-	return newEnd(s, release.Frozen, "frozen: the pods that have the edit keep it, and no other pod gets it", &cobra.Command{
-		Use:         "freeze TYPE/NAME",
-		Annotations: session.Kinds("configmap", "secret"),
-		Short:       "Show an edit to no more pods",
-		Long: "The pods that have the edit keep it, and no other pod gets it, until somebody promotes or reverts it, or edits the object\n" +
-			"again. All edits of a group are frozen together.",
-		Example: "  kubectl liveconfig release freeze configmap/web --reason 'latency is up'",
-	})
+	return newEnd(s, release.Frozen, "frozen: the pods that have the edit keep it, and no other pod gets it",
+		&cobra.Command{
+			Use:         "freeze TYPE/NAME",
+			Annotations: session.Kinds("configmap", "secret"),
+			Short:       "Show an edit to no more pods",
+			Long: "The pods that have the edit keep it, and no other pod gets it, until somebody promotes or reverts it, or " +
+				"edits the object\n" +
+				"again. All edits of a group are frozen together.",
+			Example: "  kubectl liveconfig release freeze configmap/web --reason 'latency is up'",
+		})
 }
 
 func newRevert(s *session.Session) *cobra.Command {
@@ -73,7 +78,8 @@ func newRevert(s *session.Session) *cobra.Command {
 		Use:         "revert TYPE/NAME",
 		Annotations: session.Kinds("configmap", "secret"),
 		Short:       "Take an edit back from all pods",
-		Long: "All pods get what they had before the edit, at once. The object keeps the edit: edit it again, or apply what was there\n" +
+		Long: "All pods get what they had before the edit, at once. The object keeps the edit: edit it again, or apply " +
+			"what was there\n" +
 			"before, to end this. All edits of a group are taken back together.",
 		Example: "  kubectl liveconfig release revert configmap/web --reason 'wrong endpoint'",
 	})
@@ -84,7 +90,9 @@ func newEnd(s *session.Session, state release.State, done string, c *cobra.Comma
 	o := newAct(s, c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		reason := o.because(strings.ToLower(string(state)))
-		return o.steer(c.Context(), args, done, func(u plan.Unit) plan.Decision { return plan.End(u, state, reason) }, errPromoted)
+		return o.steer(c.Context(), args, done, func(u plan.Unit) plan.Decision {
+			return plan.End(u, state, reason)
+		}, errPromoted)
 	}
 	return c
 }
@@ -110,7 +118,9 @@ var errPromoted = errors.New("it is being promoted; what was promoted is taken b
 
 // steer does what is decided until nothing is left to do. The error is for a promotion that is
 // decided; nil if that is what the person wants.
-func (o *act) steer(ctx context.Context, args []string, done string, decide func(plan.Unit) plan.Decision, noPromotion error) error {
+func (o *act) steer(
+	ctx context.Context, args []string, done string, decide func(plan.Unit) plan.Decision, noPromotion error,
+) error {
 	client, p, err := o.one(ctx, args)
 	if err != nil {
 		return err
@@ -171,7 +181,8 @@ func (o *act) do(ctx context.Context, writer stable.Writer, g group, d plan.Deci
 		e.Digest = p.Source.Digest
 		annotations, content := stable.Annotate(p.Copy.Annotations, e), (*stable.Object)(nil)
 		if d.Action == plan.Promote {
-			annotations, content = stable.AnnotatePromoted(p.Copy.Annotations, p.Source.Digest, time.Now(), o.because("promoted")), &p.Source
+			annotations, content = stable.AnnotatePromoted(p.Copy.Annotations, p.Source.Digest, time.Now(),
+				o.because("promoted")), &p.Source
 		}
 		if d.Action == plan.Expose && p.Copy.Exposure().String() == e.String() {
 			continue
@@ -191,7 +202,8 @@ func (o *act) mustHold(ctx context.Context, pairs []pair) error {
 	var broken []string
 	for _, p := range pairs {
 		if !p.Copy.CanBecome(p.Source) {
-			return fmt.Errorf("%s has another type than its stable copy, which cannot be changed: delete %s, and the controller creates it again",
+			return fmt.Errorf("%s has another type than its stable copy, which cannot be changed: delete %s, and the "+
+				"controller creates it again",
 				p.Source.Ref, p.Copy.Ref)
 		}
 		s, mistakes := settings.Parse(p.Source.Annotation)
@@ -233,7 +245,8 @@ func readGroup(ctx context.Context, client kubernetes.Interface, p pair) (group,
 	if g.name != "" {
 		refs, denied := list(ctx, client, p.Source.Ref.Namespace)
 		if len(denied) > 0 {
-			return group{}, fmt.Errorf("%s is released together with the other objects of the group %s: %w", p.Source.Ref, g.name, errors.Join(denied...))
+			return group{}, fmt.Errorf("%s is released together with the other objects of the group %s: %w", p.Source.Ref,
+				g.name, errors.Join(denied...))
 		}
 		g.pairs = nil
 		for _, ref := range refs {
@@ -247,7 +260,8 @@ func readGroup(ctx context.Context, client kubernetes.Interface, p pair) (group,
 		}
 	}
 	if len(g.changed()) == 0 {
-		return group{}, fmt.Errorf("%s: all pods have what it has: there is no edit under way; what was promoted is taken back by another edit",
+		return group{}, fmt.Errorf("%s: all pods have what it has: there is no edit under way; what was promoted is taken "+
+			"back by another edit",
 			p.Source.Ref)
 	}
 	return g, nil

@@ -35,7 +35,8 @@ func New(s *session.Session) *cobra.Command {
 	c := session.Group(&cobra.Command{
 		Use:   "release",
 		Short: "Look at edits that are shown to few pods first, and steer them",
-		Long: "An edit of a ConfigMap or Secret with the annotation " + release.Annotation + " is checked, shown to some pods, watched,\n" +
+		Long: "An edit of a ConfigMap or Secret with the annotation " + release.Annotation +
+			" is checked, shown to some pods, watched,\n" +
 			"and then shown to all or taken back. The object itself is never written.",
 	})
 	c.AddCommand(newStatus(s), newPromote(s), newFreeze(s), newRevert(s), newHistory(s))
@@ -100,9 +101,10 @@ func newHistory(s *session.Session) *cobra.Command {
 		Use:         "history TYPE/NAME",
 		Annotations: session.Kinds("configmap", "secret"),
 		Short:       "Show how the last releases of an object ended",
-		Long:        "Prints the last ten, newest first. An edit is named by the beginning of its digest: the content is not stored.",
-		Example:     "  kubectl liveconfig release history configmap/web",
-		RunE:        func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+		Long: "Prints the last ten, newest first. An edit is named by the beginning of its digest: the content " +
+			"is not stored.",
+		Example: "  kubectl liveconfig release history configmap/web",
+		RunE:    func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.output.AddFlag(c, "json or yaml; a table by default", "json", "yaml")
 	return c
@@ -232,7 +234,8 @@ func list(ctx context.Context, client kubernetes.Interface, namespace string) (r
 func (p pair) view(pods []pod) view {
 	s, mistakes := settings.Parse(p.Source.Annotation)
 	v := view{
-		Object: release.NameOf(p.Source.Ref), Namespace: p.Source.Ref.Namespace, State: stateNew, Steps: len(s.Steps), Pause: s.Pause.Seconds(),
+		Object: release.NameOf(p.Source.Ref), Namespace: p.Source.Ref.Namespace, State: stateNew, Steps: len(s.Steps),
+		Pause: s.Pause.Seconds(),
 		Group: s.Group, Candidate: p.Source.Digest,
 	}
 	var e release.Exposure
@@ -260,8 +263,9 @@ func (p pair) view(pods []pod) view {
 	case len(mistakes) > 0:
 		v.State, v.Reason = stateMistaken, mistakes[0].String()
 	case p.IsTaken:
-		v.State, v.Reason = stateMistaken, fmt.Sprintf("%s has the name of the stable copy, but not the label %s: %s; rename or delete it",
-			release.StableOf(p.Source.Ref), release.StableLabel, release.LabelOf(p.Source.Ref.Name))
+		v.State, v.Reason = stateMistaken,
+			fmt.Sprintf("%s has the name of the stable copy, but not the label %s: %s; rename or delete it",
+				release.StableOf(p.Source.Ref), release.StableLabel, release.LabelOf(p.Source.Ref.Name))
 	}
 	return v
 }

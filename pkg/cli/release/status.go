@@ -33,8 +33,10 @@ func newStatus(s *session.Session) *cobra.Command {
 		Use:         "status [TYPE/NAME...]",
 		Annotations: session.Kinds("configmap", "secret"),
 		Short:       "Show how far edits have come",
-		Long: "Prints each released object with its state, its step, and how many pods have what it has now. Without names it prints all of\n" +
-			"the namespace. The exit code is 1 if an edit was refused, reverted or frozen, if it is not known that pods have it, or if an\n" +
+		Long: "Prints each released object with its state, its step, and how many pods have what it has now. Without names " +
+			"it prints all of\n" +
+			"the namespace. The exit code is 1 if an edit was refused, reverted or frozen, if it is not known that pods have " +
+			"it, or if an\n" +
 			"annotation is wrong.",
 		Example: "  kubectl liveconfig release status\n" +
 			"  kubectl liveconfig release status configmap/web --watch",
@@ -43,7 +45,8 @@ func newStatus(s *session.Session) *cobra.Command {
 	o.addFlags(c)
 	flags := c.Flags()
 	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "of all namespaces")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "print each step of one object with a bar, until all pods have its edit or nothing goes on")
+	flags.BoolVarP(&o.watch, "watch", "w", false,
+		"print each step of one object with a bar, until all pods have its edit or nothing goes on")
 	flags.DurationVar(&o.timeout, "timeout", time.Hour, "time limit of --watch")
 	o.output.AddFlag(c, "json or yaml; a table by default", "json", "yaml")
 	return c

@@ -121,7 +121,8 @@ func (h *History) add(meta *metav1.ObjectMeta, r workload.Revision, data []byte,
 		return
 	}
 	is := Revision{
-		Revision: r, Created: meta.CreationTimestamp.Time, Cause: meta.Annotations[changeCause], Annotations: meta.Annotations, Data: data,
+		Revision: r, Created: meta.CreationTimestamp.Time, Cause: meta.Annotations[changeCause],
+		Annotations: meta.Annotations, Data: data,
 	}
 	if text, found := r.Template.Annotations[trigger.ConfigAnnotation]; found {
 		is.Config, is.Problem = trigger.ParseConfig(text)
@@ -133,7 +134,8 @@ func (h *History) add(meta *metav1.ObjectMeta, r workload.Revision, data []byte,
 // items returns what a revision uses of what its config names, and of what triggers the workload
 // now.
 func (h *History) items(r Revision, driver string) []Item {
-	uses, _ := template.Uses(r.Template, template.Place{Namespace: h.Workload.Namespace, Driver: driver}) // A volume that cannot be read uses nothing.
+	// A volume that cannot be read uses nothing.
+	uses, _ := template.Uses(r.Template, template.Place{Namespace: h.Workload.Namespace, Driver: driver})
 	used := map[api.Ref]bool{}
 	for _, use := range uses {
 		used[use.Object] = true

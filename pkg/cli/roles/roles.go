@@ -235,7 +235,8 @@ func sourceOf(wanted *rbacv1.Role) (api.Ref, bool) {
 	}
 	rule := wanted.Rules[0]
 	for _, kind := range []api.Kind{api.ConfigMap, api.Secret} {
-		if slices.Equal(rule.APIGroups, []string{corev1.GroupName}) && slices.Equal(rule.Resources, []string{kind.Resource() + "s"}) {
+		if slices.Equal(rule.APIGroups, []string{corev1.GroupName}) &&
+			slices.Equal(rule.Resources, []string{kind.Resource() + "s"}) {
 			return api.Ref{Kind: kind, Name: rule.ResourceNames[0]}, true
 		}
 	}
@@ -246,7 +247,8 @@ func isSameBesidesNames(a, b rbacv1.PolicyRule) bool {
 	isSame := func(a, b []string) bool {
 		return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 	}
-	return isSame(a.APIGroups, b.APIGroups) && isSame(a.Resources, b.Resources) && isSame(a.Verbs, b.Verbs) && len(b.NonResourceURLs) == 0
+	return isSame(a.APIGroups, b.APIGroups) && isSame(a.Resources, b.Resources) && isSame(a.Verbs, b.Verbs) &&
+		len(b.NonResourceURLs) == 0
 }
 
 // PodsOf returns what the volumes of a workload's pods hold, and how many volumes of the driver

@@ -38,7 +38,8 @@ func newRolloutHistory(s *session.Session) *cobra.Command {
 		Use:         "history TYPE/NAME",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset"),
 		Short:       "Show the revisions of a workload with the config that each has",
-		Long: "Shows which copies of what triggers rollouts the pods of each revision use, and which revision is current or was\n" +
+		Long: "Shows which copies of what triggers rollouts the pods of each revision use, and which revision is " +
+			"current or was\n" +
 			"undone. Copies that are gone are marked: pods of that revision cannot start. With --revision it shows what that\n" +
 			"revision has otherwise than the one before it, of Secrets without their values.",
 		Example: "  kubectl liveconfig rollout history deployment/web\n" +
@@ -160,7 +161,9 @@ func (o *rolloutHistory) listedOf(ctx context.Context, objects *observe.Objects,
 
 // stateOf finds out whether the objects of a revision exist. The error explains the state, and does
 // not fail the command.
-func stateOf(ctx context.Context, objects *observe.Objects, of revisions.Revision, item revisions.Item) (configState, error) {
+func stateOf(
+	ctx context.Context, objects *observe.Objects, of revisions.Revision, item revisions.Item,
+) (configState, error) {
 	switch {
 	case item.Absent:
 		return stateAbsent, nil
@@ -201,7 +204,8 @@ func (o *rolloutHistory) printTable(history revisions.History, list listedWorklo
 func (o *rolloutHistory) remarkOn(history revisions.History, list listedWorkload) {
 	ref := history.Workload.Ref
 	if _, found := history.Current(); !found && history.Workload.Paused {
-		o.Remark("note: %s is paused, and its pod template is not a revision before `kubectl liveconfig rollout resume %s`", ref, ref)
+		o.Remark("note: %s is paused, and its pod template is not a revision before `kubectl liveconfig rollout resume %s`",
+			ref, ref)
 	}
 	if !history.OptedIn {
 		o.Remark("note: nothing triggers rollouts of %s: see `kubectl liveconfig set trigger`", ref)
@@ -222,7 +226,9 @@ func (o *rolloutHistory) printOne(
 ) error {
 	listed := list.Revisions[0]
 	rows := [][]string{
-		{"Created:", printing.Time(r.Created)}, {"State:", cmp.Or(stateText(listed), noValue)}, {"Change cause:", cmp.Or(r.Cause, noValue)},
+		{"Created:", printing.Time(r.Created)},
+		{"State:", cmp.Or(stateText(listed), noValue)},
+		{"Change cause:", cmp.Or(r.Cause, noValue)},
 	}
 	for i, config := range configTexts(listed) {
 		rows = append(rows, []string{[]string{"Config:", ""}[min(i, 1)], config})

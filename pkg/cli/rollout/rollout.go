@@ -33,7 +33,8 @@ func New(s *session.Session) *cobra.Command {
 	c := session.Group(&cobra.Command{
 		Use:   "rollout",
 		Short: "Look at revisions of config, go back to one, and hold edits back",
-		Long: "Knows revisions as `kubectl rollout` does, and beside their templates the config that their pods have. `kubectl rollout\n" +
+		Long: "Knows revisions as `kubectl rollout` does, and beside their templates the config that their pods have. " +
+			"`kubectl rollout\n" +
 			"status` and `restart` need nothing of that, and have no other here.",
 	})
 	c.AddCommand(newRolloutHistory(s), newRolloutUndo(s), newRolloutPause(s), newRolloutResume(s))
@@ -88,7 +89,8 @@ func (d configDiff) side(ctx context.Context, of revisions.Revision, item *revis
 	case item == nil || item.Absent:
 		return nil, true
 	case item.Unused != "":
-		d.Remark("note: revision %d does not use %s, which triggered its rollout: what that held then is not stored", of.Number, item.Source)
+		d.Remark("note: revision %d does not use %s, which triggered its rollout: what that held then is not stored",
+			of.Number, item.Source)
 		return nil, false
 	case item.IsSource() && !d.sourcesNow:
 		d.Remark("note: revision %d uses %s itself: what that held then is not stored", of.Number, item.Source)
@@ -148,7 +150,8 @@ func newRolloutPause(s *session.Session) *cobra.Command {
 		Use:         "pause deployment/NAME",
 		Annotations: session.Kinds("deployment"),
 		Short:       "Hold back all changes of a Deployment, edits of its config too",
-		Long: "Does what `kubectl rollout pause` does: nothing of a Deployment is rolled out, neither changes of its pod template nor\n" +
+		Long: "Does what `kubectl rollout pause` does: nothing of a Deployment is rolled out, neither changes of its pod " +
+			"template nor\n" +
 			"edits of what triggers it, until it is resumed. Then all is one rollout. Kubernetes can pause Deployments only.",
 		Example: "  kubectl liveconfig rollout pause deployment/web",
 		RunE:    func(c *cobra.Command, args []string) error { return o.ChangeEach(args, pause) },
@@ -170,7 +173,8 @@ func pause(info *resource.Info, w selection.Workload) ([]string, error) {
 		return nil, errors.New("it is paused already")
 	}
 	deployment.Spec.Paused = true
-	const follows = "neither edits of config nor other changes of %s are rolled out until kubectl liveconfig rollout resume %[1]s"
+	const follows = "neither edits of config nor other changes of %s are rolled out until kubectl liveconfig " +
+		"rollout resume %[1]s"
 	return []string{fmt.Sprintf(follows, ref)}, nil
 }
 
@@ -180,7 +184,8 @@ func newRolloutResume(s *session.Session) *cobra.Command {
 		Use:         "resume TYPE/NAME",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset"),
 		Short:       "Roll out edits again, after a pause or an undo",
-		Long: "Ends the pause of a Deployment, as `kubectl rollout resume` does, and has an undo hold nothing back any more: with the\n" +
+		Long: "Ends the pause of a Deployment, as `kubectl rollout resume` does, and has an undo hold nothing back any " +
+			"more: with the\n" +
 			"annotation " + trigger.AfterUndo + "=pause, edits wait for this. All edits made meanwhile are one rollout.",
 		Example: "  kubectl liveconfig rollout resume deployment/web",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -194,7 +199,9 @@ func newRolloutResume(s *session.Session) *cobra.Command {
 	return c
 }
 
-func resume(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload) (remarks []string, err error) {
+func resume(
+	ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload,
+) (remarks []string, err error) {
 	ref, _ := selection.ViewOf(info.Object)
 	deployment, isDeployment := w.Object.(*appsv1.Deployment)
 	wasPaused := isDeployment && deployment.Spec.Paused
@@ -208,7 +215,8 @@ func resume(ctx context.Context, s *session.Session, info *resource.Info, w sele
 	}
 	if wasUndone {
 		delete(w.Meta.Annotations, trigger.UndoneAnnotation)
-		remarks = append(remarks, fmt.Sprintf("the undo of %s%s holds nothing back any more: %s", ref, since(text), next(ctx, s, info, w)))
+		remarks = append(remarks, fmt.Sprintf("the undo of %s%s holds nothing back any more: %s", ref, since(text),
+			next(ctx, s, info, w)))
 	}
 	return remarks, nil
 }
@@ -237,7 +245,9 @@ func next(ctx context.Context, s *session.Session, info *resource.Info, w select
 }
 
 // configNow returns what the config would be by what the sources are now.
-func configNow(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload) (trigger.Config, error) {
+func configNow(
+	ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload,
+) (trigger.Config, error) {
 	text, _, _ := reloader.Wanted(w.Meta.Annotations, w.Template)
 	objects, err := trigger.Parse(text)
 	if err != nil {

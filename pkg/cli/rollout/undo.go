@@ -46,7 +46,8 @@ func newRolloutUndo(s *session.Session) *cobra.Command {
 		Use:         "undo TYPE/NAME",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset"),
 		Short:       "Take a workload back to a revision and its config",
-		Long: "Does what `kubectl rollout undo` does, if the config of that revision is still there: pods whose copies are gone cannot\n" +
+		Long: "Does what `kubectl rollout undo` does, if the config of that revision is still there: pods whose copies are " +
+			"gone cannot\n" +
 			"start. What the sources hold stays as it is. With --dry-run it shows how the config would change.",
 		Example: "  kubectl liveconfig rollout undo deployment/web\n" +
 			"  kubectl liveconfig rollout undo deployment/web --to-revision=3 --dry-run\n" +
@@ -116,7 +117,8 @@ func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error 
 	case after == nil && u.output.HasFormat():
 		return printer.PrintObj(u.info.Object, u.Out)
 	case after == nil:
-		_, err := fmt.Fprintf(u.Out, "%s skipped rollback (current template already matches revision %d)\n", fullName(u.info), u.target.Number)
+		_, err := fmt.Fprintf(u.Out, "%s skipped rollback (current template already matches revision %d)\n", fullName(u.info),
+			u.target.Number)
 		return err
 	}
 	if u.output.DryRun != printing.DryRunNone && !u.output.HasFormat() {
@@ -148,7 +150,8 @@ func (u *undo) attempt(ctx context.Context) (runtime.Object, error) {
 	case u.target.Current:
 		return nil, nil //nolint:nilnil // There is nothing to do, and no object.
 	case u.history.Workload.Paused:
-		return nil, fmt.Errorf("it is paused, so nothing of an undo would reach pods: first type kubectl liveconfig rollout resume %s", u.history.Workload.Ref)
+		return nil, fmt.Errorf("it is paused, so nothing of an undo would reach pods: first type kubectl liveconfig "+
+			"rollout resume %s", u.history.Workload.Ref)
 	}
 	if err := u.check(ctx); err != nil {
 		return nil, err
@@ -168,7 +171,8 @@ func (u *undo) check(ctx context.Context) error {
 			whole = append(whole, r)
 		}
 	}
-	return fmt.Errorf("pods of revision %d could not start: %s. Revisions to which it can go: %s (--to-revision). To go there all the same: --force",
+	return fmt.Errorf("pods of revision %d could not start: %s. Revisions to which it can go: %s (--to-revision). To go "+
+		"there all the same: --force",
 		u.target.Number, strings.Join(u.missing, "; "), revisions.Numbers(whole))
 }
 
@@ -184,7 +188,8 @@ func (u *undo) lost(ctx context.Context, r revisions.Revision) []string {
 			if source := u.objects.Of(ctx, item.Source.In(r.Namespace)); source.CopyName == item.Copy {
 				continue // It still has that content.
 			}
-			lost = append(lost, fmt.Sprintf("%s, its copy of %s, is gone, and %s has another content now", item.Used(), item.Source, item.Source))
+			lost = append(lost, fmt.Sprintf("%s, its copy of %s, is gone, and %s has another content now", item.Used(),
+				item.Source, item.Source))
 		default:
 		}
 	}
@@ -203,7 +208,8 @@ func (u *undo) send() (runtime.Object, error) {
 	}
 	sent := *u.info
 	helper := resource.NewHelper(u.info.Client, u.info.Mapping).WithFieldManager(edit.FieldManager)
-	sent.Object, err = helper.DryRun(u.output.DryRun == printing.DryRunServer).Patch(u.info.Namespace, u.info.Name, kind, patch, nil)
+	sent.Object, err = helper.DryRun(u.output.DryRun == printing.DryRunServer).Patch(u.info.Namespace, u.info.Name, kind,
+		patch, nil)
 	if err != nil {
 		return nil, fmt.Errorf("write it: %w", err)
 	}
@@ -278,14 +284,16 @@ func (u *undo) remarkEffect(after runtime.Object) {
 	w, _ := selection.ViewOf(after)
 	ref := u.history.Workload.Ref
 	if len(u.missing) > 0 {
-		u.Remark("note: %s: pods of revision %d cannot start as it is: %s", ref, u.target.Number, strings.Join(u.missing, "; "))
+		u.Remark("note: %s: pods of revision %d cannot start as it is: %s", ref, u.target.Number,
+			strings.Join(u.missing, "; "))
 	}
 	_, _, triggered := reloader.Wanted(w.Annotations, w.Template)
 	switch {
 	case !u.history.OptedIn && !triggered:
 		return // The controller has no part in it.
 	case !triggered:
-		u.Remark("note: %s was triggered by nothing at revision %d, and is not any more: no edit is rolled out until kubectl liveconfig set trigger %s",
+		u.Remark("note: %s was triggered by nothing at revision %d, and is not any more: no edit is rolled out until "+
+			"kubectl liveconfig set trigger %s",
 			ref, u.target.Number, ref)
 		return
 	}
@@ -320,6 +328,7 @@ func (u *undo) remarkHold(annotations map[string]string) {
 		u.Remark("note: the config stays until kubectl liveconfig rollout resume %s: edits of %s wait", ref, sources)
 		return
 	}
-	u.Remark("note: the config stays until somebody edits %s, which is rolled out; to hold edits back: kubectl annotate %s %s=%s",
+	u.Remark("note: the config stays until somebody edits %s, which is rolled out; to hold edits back: kubectl "+
+		"annotate %s %s=%s",
 		sources, ref, trigger.AfterUndo, trigger.Pause)
 }

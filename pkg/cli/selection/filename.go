@@ -33,8 +33,8 @@ func (f *Filenames) Set(text string) error {
 	for _, name := range names {
 		if strings.Contains(name, "://") {
 			url := "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
-			return fmt.Errorf("it is a URL, and the plugin fetches none: download the file with `curl -fsSLO %s` and use -f FILE, "+
-				"or pipe it with `curl -fsSL %[1]s | %s -f -`", url, f.c.CommandPath())
+			return fmt.Errorf("it is a URL, and the plugin fetches none: download the file with `curl -fsSLO %s` and "+
+				"use -f FILE, or pipe it with `curl -fsSL %[1]s | %s -f -`", url, f.c.CommandPath())
 		}
 	}
 	*f.names = append(*f.names, names...)

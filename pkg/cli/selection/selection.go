@@ -98,9 +98,11 @@ func (s *Selection) check(args []string) error {
 	case len(args) == 0 && !s.FromFiles():
 		return errors.New("nothing to work on: name an object, such as deployment/web, or use --filename")
 	case len(args) > 0 && s.FromFiles():
-		return fmt.Errorf("%s and --filename both name what to work on: leave one out; of what files hold, -l selects by labels", args[0])
+		return fmt.Errorf("%s and --filename both name what to work on: leave one out; of what files hold, -l "+
+			"selects by labels", args[0])
 	case len(args) == 1 && isPart(args[0]) && !s.All && s.Selector == "":
-		return fmt.Errorf("%q is not TYPE/NAME, such as deployment/web; for several objects of a type, use -l or --all", args[0])
+		return fmt.Errorf("%q is not TYPE/NAME, such as deployment/web; for several objects of a type, use -l or --all",
+			args[0])
 	}
 	return nil
 }
@@ -125,7 +127,8 @@ func (s *Selection) nothing(args []string, namespace string) error {
 		}
 		return fmt.Errorf("there is no %s in %s", wanted, strings.Join(names, ", "))
 	}
-	return fmt.Errorf("there is no %s in namespace %s: see `kubectl get %s -n %[2]s --show-labels`, or use -n for another namespace",
+	return fmt.Errorf("there is no %s in namespace %s: see `kubectl get %s -n %[2]s --show-labels`, or use -n for "+
+		"another namespace",
 		wanted, namespace, types)
 }
 
@@ -222,7 +225,8 @@ func (s *Selection) Scope(in *session.Session, flag string, args []string) (Scop
 	hasNamespace := in.Namespace != nil && *in.Namespace != ""
 	switch {
 	case len(args) > 0:
-		return Scope{}, fmt.Errorf("%s looks at all pods: leave out %s, or leave out %[1]s and name the namespace with -n", flag, args[0])
+		return Scope{}, fmt.Errorf("%s looks at all pods: leave out %s, or leave out %[1]s and name the namespace with -n",
+			flag, args[0])
 	case s.FromFiles():
 		return Scope{}, fmt.Errorf("%s looks at all pods: leave out --filename, or leave out %[1]s", flag)
 	case s.AllNamespaces && hasNamespace:

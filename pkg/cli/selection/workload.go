@@ -36,7 +36,8 @@ func (s *Selection) Workloads(in *session.Session, args []string) ([]Chosen, err
 		for _, info := range infos {
 			w, ok := AsWorkload(info.Object)
 			if !ok {
-				others = append(others, fmt.Errorf("%s: it makes no pods: name a deployment, statefulset, daemonset, job or pod", Subject(info)))
+				others = append(others, fmt.Errorf("%s: it makes no pods: name a deployment, statefulset, daemonset, job or pod",
+					Subject(info)))
 				continue
 			}
 			found = append(found, Chosen{Workload: w, Info: info})
@@ -97,18 +98,28 @@ type Workload struct {
 func AsWorkload(object runtime.Object) (Workload, bool) {
 	switch o := object.(type) {
 	case *corev1.Pod:
-		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, Pod: o}, true
+		return Workload{
+			Object: o, Meta: &o.ObjectMeta, Template: &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, Pod: o,
+		}, true
 	case *appsv1.Deployment:
-		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector, Replicas: o.Spec.Replicas}, true
+		return Workload{
+			Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector, Replicas: o.Spec.Replicas,
+		}, true
 	case *appsv1.StatefulSet:
-		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector, Replicas: o.Spec.Replicas}, true
+		return Workload{
+			Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector, Replicas: o.Spec.Replicas,
+		}, true
 	case *appsv1.DaemonSet:
 		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector}, true
 	case *appsv1.ReplicaSet:
-		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector, Replicas: o.Spec.Replicas}, true
+		return Workload{
+			Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector, Replicas: o.Spec.Replicas,
+		}, true
 	case *corev1.ReplicationController:
 		selector := metav1.SetAsLabelSelector(o.Spec.Selector)
-		return Workload{Object: o, Meta: &o.ObjectMeta, Template: o.Spec.Template, Selector: selector, Replicas: o.Spec.Replicas}, o.Spec.Template != nil
+		return Workload{
+			Object: o, Meta: &o.ObjectMeta, Template: o.Spec.Template, Selector: selector, Replicas: o.Spec.Replicas,
+		}, o.Spec.Template != nil
 	case *batchv1.Job:
 		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector}, true
 	case *batchv1.CronJob:

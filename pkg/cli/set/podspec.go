@@ -29,7 +29,8 @@ type Mount struct {
 // spec is as it was.
 func Set(spec *corev1.PodSpec, volume corev1.Volume, mount Mount) error {
 	if problems := validation.IsDNS1123Label(volume.Name); len(problems) > 0 {
-		return fmt.Errorf("%.70q cannot be the name of a volume, use another --name: %s", volume.Name, strings.Join(problems, "; "))
+		return fmt.Errorf("%.70q cannot be the name of a volume, use another --name: %s", volume.Name,
+			strings.Join(problems, "; "))
 	}
 	at := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume.Name })
 	if at >= 0 && !isOf(spec.Volumes[at], volume.CSI.Driver) {
@@ -96,12 +97,14 @@ func free(c *corev1.Container, name, at string, ours []string) error {
 		switch {
 		case m.Name == name:
 		case there == at && slices.Contains(ours, m.Name):
-			return fmt.Errorf("container %s has volume %s at %s already: use another --mount-path, or --name %s to change that volume",
+			return fmt.Errorf("container %s has volume %s at %s already: use another --mount-path, or --name %s to "+
+				"change that volume",
 				c.Name, m.Name, at, m.Name)
 		case there == at:
 			return fmt.Errorf("container %s has volume %s at %s already: use another --mount-path", c.Name, m.Name, at)
 		case strings.HasPrefix(there, strings.TrimSuffix(at, "/")+"/"):
-			return fmt.Errorf("container %s has volume %s at %s, which is below %s, where all is read-only: use another --mount-path",
+			return fmt.Errorf("container %s has volume %s at %s, which is below %s, where all is read-only: use "+
+				"another --mount-path",
 				c.Name, m.Name, there, at)
 		}
 	}
@@ -209,7 +212,8 @@ func cutMode(text string) (rest string, mode *fs.FileMode, err error) {
 	}
 	bits, err := strconv.ParseUint(found[2], 8, 32)
 	if err != nil || bits > 0o777 {
-		return "", nil, fmt.Errorf("item %.60q has the mode %s, which is not an octal number from 0000 to 0777", text, found[2])
+		return "", nil, fmt.Errorf("item %.60q has the mode %s, which is not an octal number from 0000 to 0777", text,
+			found[2])
 	}
 	return found[1], new(fs.FileMode(bits)), nil
 }

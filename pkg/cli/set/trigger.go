@@ -51,7 +51,8 @@ func newSetTrigger(s *session.Session) *cobra.Command {
 		Use:         "trigger TYPE/NAME OBJECT...",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "configmap", "secret"),
 		Short:       "Roll out edits of ConfigMaps and Secrets",
-		Long: "Sets the annotation by which the rollout controller makes an edit of a ConfigMap or a Secret a revision of the\n" +
+		Long: "Sets the annotation by which the rollout controller makes an edit of a ConfigMap or a Secret a " +
+			"revision of the\n" +
 			"workload. The objects replace those that were set before.",
 		Example: "  kubectl liveconfig set trigger deployment/web configmap/app secret/tls\n" +
 			"  kubectl liveconfig set trigger deployment/web --remove\n" +
@@ -60,7 +61,8 @@ func newSetTrigger(s *session.Session) *cobra.Command {
 	}
 	o.AddFlags(c)
 	selection.AddDriverFlag(c, &o.driver)
-	c.Flags().BoolVar(&o.remove, "remove", false, "let nothing trigger rollouts any more; the pod template gets the sources back")
+	c.Flags().BoolVar(&o.remove, "remove", false,
+		"let nothing trigger rollouts any more; the pod template gets the sources back")
 	return c
 }
 
@@ -70,14 +72,17 @@ func (o *setTrigger) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if o.remove && len(objects) > 0 {
-		return fmt.Errorf("--remove removes all triggers: leave %s out, or leave --remove out to replace the triggers by it", trigger.Format(objects))
+		return fmt.Errorf("--remove removes all triggers: leave %s out, or leave --remove out to replace the triggers by it",
+			trigger.Format(objects))
 	}
 	if !o.remove && len(objects) == 0 {
 		return errors.New("no trigger is named: write one behind the workload, such as configmap/app or secret/tls")
 	}
 	return o.Run(targets, func(info *resource.Info, w selection.Workload) error {
 		if _, isRolledOut := selection.ViewOf(w.Object); !isRolledOut {
-			return &edit.NotApplicableError{Reason: "it has no rollouts: the controller knows deployments, statefulsets and daemonsets"}
+			return &edit.NotApplicableError{
+				Reason: "it has no rollouts: the controller knows deployments, statefulsets and daemonsets",
+			}
 		}
 		o.annotate(w, objects)
 		o.remarkUnused(ctx, info, w, objects)
@@ -144,9 +149,10 @@ func (o *setTrigger) remarkRole(ctx context.Context, info *resource.Info, w sele
 	if err != nil {
 		return err
 	}
-	o.Remark("note: the pods of %s read copies of its Secrets with service account %s, and each copy has a new name. Unless the driver "+
-		"reads Secrets itself, the account needs this Role, which `kubectl liveconfig grant %s --apply` applies. If the controller runs "+
-		"with --roles, `grant --named-copies` makes a Role for these Secrets and their copies only:",
+	o.Remark("note: the pods of %s read copies of its Secrets with service account %s, and each copy has a new name. "+
+		"Unless the driver reads Secrets itself, the account needs this Role, which `kubectl liveconfig grant %s --apply` "+
+		"applies. If the controller runs with --roles, `grant --named-copies` makes a Role for these Secrets and "+
+		"their copies only:",
 		selection.Subject(info), pods.ServiceAccount, selection.Subject(info))
 	for _, object := range objects {
 		if err := new(printers.YAMLPrinter).PrintObj(object.Object, o.ErrOut); err != nil {
@@ -173,7 +179,8 @@ func (o *setTrigger) mayReadCopies(ctx context.Context, pods roles.Pods) bool {
 			},
 		},
 	}
-	answer, err := client.AuthorizationV1().LocalSubjectAccessReviews(pods.Namespace).Create(ctx, review, metav1.CreateOptions{})
+	answer, err := client.AuthorizationV1().LocalSubjectAccessReviews(pods.Namespace).Create(ctx, review,
+		metav1.CreateOptions{})
 	return err == nil && answer.Status.Allowed
 }
 
@@ -196,7 +203,8 @@ func (o *setTrigger) usage(w selection.Workload, namespace string, objects []api
 	if err != nil {
 		return nil, nil // A volume that cannot be read may be the one.
 	}
-	config, _ := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation]) // Without one, nothing was rolled out yet.
+	// Without one, nothing was rolled out yet.
+	config, _ := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation])
 	for _, use := range uses {
 		used = append(used, use.Object)
 	}

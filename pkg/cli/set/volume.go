@@ -42,12 +42,15 @@ func newSetVolume(s *session.Session) *cobra.Command {
 		Use:         "volume TYPE/NAME (--configmap NAME | --secret NAME)... --mount-path PATH",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "job", "cronjob"),
 		Short:       "Add, change or remove a volume of liveconfig",
-		Long: "Puts a volume of liveconfig into the pods of a workload, in the place of the one of the same name, and mounts it in\n" +
-			"all containers or the named ones. With several sources, what a later one projects overwrites the same path of an\n" +
+		Long: "Puts a volume of liveconfig into the pods of a workload, in the place of the one of the same name, and " +
+			"mounts it in\n" +
+			"all containers or the named ones. With several sources, what a later one projects overwrites the same " +
+			"path of an\n" +
 			"earlier one, and --item, --optional and --from-namespace belong to the source before them.",
 		Example: "  kubectl liveconfig set volume deployment/web --configmap web --mount-path /etc/web\n" +
 			"  kubectl liveconfig set volume deployment/web --secret tls --item tls.key=key:0400 --mount-path /tls -c nginx\n" +
-			"  kubectl liveconfig set volume deployment/web --name all --configmap base --configmap extra --optional --mount-path /etc/all\n" +
+			"  kubectl liveconfig set volume deployment/web --name all --configmap base --configmap extra --optional " +
+			"--mount-path /etc/all\n" +
 			"  kubectl liveconfig set volume --local -f web.yaml --configmap web --mount-path /etc/web -o yaml\n" +
 			"  kubectl liveconfig set volume deployment/web --remove --name all",
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
@@ -56,9 +59,12 @@ func newSetVolume(s *session.Session) *cobra.Command {
 	o.sources.addFlags(c)
 	o.sources.addFirstFlags(c)
 	flags := c.Flags()
-	flags.StringVar(&o.mount.Path, "mount-path", "", "where containers see the volume; without, a volume that exists stays mounted as it is")
-	flags.StringVar(&o.mount.SubPath, "sub-path", "", "mount only this path of the volume; updates reach it with --update-policy InPlace")
-	flags.StringSliceVarP(&o.mount.Containers, "container", "c", nil, "containers that mount it; all but init containers by default")
+	flags.StringVar(&o.mount.Path, "mount-path", "",
+		"where containers see the volume; without, a volume that exists stays mounted as it is")
+	flags.StringVar(&o.mount.SubPath, "sub-path", "",
+		"mount only this path of the volume; updates reach it with --update-policy InPlace")
+	flags.StringSliceVarP(&o.mount.Containers, "container", "c", nil,
+		"containers that mount it; all but init containers by default")
 	flags.StringVar(&o.name, "name", "", "name of the volume; that of the first source by default")
 	flags.BoolVar(&o.remove, "remove", false, "remove the volume and its mounts")
 	selection.AddDriverFlag(c, &o.driver)
@@ -71,7 +77,8 @@ func newSetVolume(s *session.Session) *cobra.Command {
 	} {
 		o.given[f[1]] = flags.String(f[0], "", f[2])
 	}
-	printing.Complete(c, "update-policy", string(api.UpdateAtomic), string(api.UpdateReplace), string(api.UpdateInPlace), string(api.UpdateNever))
+	printing.Complete(c, "update-policy", string(api.UpdateAtomic), string(api.UpdateReplace), string(api.UpdateInPlace),
+		string(api.UpdateNever))
 	printing.Complete(c, "on-delete", string(api.OnDeleteKeep), string(api.OnDeleteRemove))
 	return c
 }
@@ -129,17 +136,21 @@ func (o *setVolume) changeable(w selection.Workload) error {
 	case o.Local, o.Output.DryRun == printing.DryRunClient, !slices.Contains([]string{"pod", "job", "replicaset"}, kind):
 		return nil
 	case owner != nil:
-		return fmt.Errorf("this %s is managed by a %s: change %s/%s instead", kind, owner.Kind, strings.ToLower(owner.Kind), owner.Name)
+		return fmt.Errorf("this %s is managed by a %s: change %s/%s instead", kind, owner.Kind, strings.ToLower(owner.Kind),
+			owner.Name)
 	case kind == "replicaset":
 		return nil
 	}
-	return fmt.Errorf("volumes of a %s cannot be changed: change its manifest with --local -f FILE -o yaml, and make the %[1]s again", kind)
+	return fmt.Errorf("volumes of a %s cannot be changed: change its manifest with --local -f FILE -o yaml, and make "+
+		"the %[1]s again", kind)
 }
 
 // keepsSources returns an error if the name of the volume is a default, and the volume of that name
 // holds something else.
 func (o *setVolume) keepsSources(w selection.Workload, name, namespace string, wanted api.Spec) error {
-	at := slices.IndexFunc(w.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name && isOf(v, o.driver) })
+	at := slices.IndexFunc(w.Template.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Name == name && isOf(v, o.driver)
+	})
 	if o.name != "" || at < 0 {
 		return nil
 	}
@@ -147,7 +158,8 @@ func (o *setVolume) keepsSources(w selection.Workload, name, namespace string, w
 	there, _ := api.Parse(w.Template.Spec.Volumes[at].CSI.VolumeAttributes, namespace)
 	for _, ref := range there.Refs() {
 		if !slices.Contains(wanted.Refs(), ref) {
-			return fmt.Errorf("volume %s is there already, and holds %s: use another --name, or --name %[1]s to replace it", name, ref)
+			return fmt.Errorf("volume %s is there already, and holds %s: use another --name, or --name %[1]s to replace it",
+				name, ref)
 		}
 	}
 	return nil
@@ -189,21 +201,24 @@ func (o *setVolume) isInstalled(ctx context.Context) bool {
 
 func (o *setVolume) remarkOn(ctx context.Context, sources []api.Source) {
 	if !o.Local && !o.isInstalled(ctx) {
-		o.Remark("warning: the cluster has no CSIDriver object %s, so pods with the volume will not start: install the driver, "+
-			"or use --driver-name if it has another name", o.driver)
+		o.Remark("warning: the cluster has no CSIDriver object %s, so pods with the volume will not start: "+
+			"install the driver, or use --driver-name if it has another name", o.driver)
 	}
 	if o.mount.SubPath != "" && *o.given[api.KeyUpdatePolicy] != string(api.UpdateInPlace) {
-		o.Remark("note: a sub-path mount stays what it was at the container's start: use --update-policy InPlace to let updates reach it")
+		o.Remark("note: a sub-path mount stays what it was at the container's start: use --update-policy InPlace to let " +
+			"updates reach it")
 	}
 	isForeign := func(src api.Source) bool { return src.Ref.Namespace != "" }
 	isSecret := func(src api.Source) bool { return src.Ref.Kind == api.Secret }
 	foreign := slices.IndexFunc(sources, isForeign)
 	switch {
 	case foreign >= 0:
-		o.Remark("note: the pods' service account needs a Role in namespace %s: see `kubectl liveconfig grant --source-namespace %[1]s`",
+		o.Remark("note: the pods' service account needs a Role in namespace %s: see `kubectl liveconfig grant "+
+			"--source-namespace %[1]s`",
 			sources[foreign].Ref.Namespace)
 	case slices.ContainsFunc(sources, isSecret):
-		o.Remark("note: the pods' service account needs a Role, unless the driver reads Secrets by itself: see `kubectl liveconfig grant`")
+		o.Remark("note: the pods' service account needs a Role, unless the driver reads Secrets by itself: see `kubectl " +
+			"liveconfig grant`")
 	}
 }
 
@@ -226,15 +241,17 @@ func (f *sourceFlags) addFlags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.Func("configmap", "`name` of a ConfigMap to project; may be repeated, as --secret may", f.source(api.ConfigMap))
 	flags.Func("secret", "`name` of a Secret to project", f.source(api.Secret))
-	flags.Func("item", "`key=path[:mode]` of the source: only keys that items name are there; may be repeated", func(text string) error {
-		item, err := ParseItem(text)
-		f.add("item", func(src *api.Source) { src.Items = append(src.Items, item) })
-		return err
-	})
-	flags.Func("from-namespace", "`namespace` of the source, whose owner has to consent: see grant", func(namespace string) error {
-		f.add("from-namespace", func(src *api.Source) { src.Ref.Namespace = namespace })
-		return nil
-	})
+	flags.Func("item", "`key=path[:mode]` of the source: only keys that items name are there; may be repeated",
+		func(text string) error {
+			item, err := ParseItem(text)
+			f.add("item", func(src *api.Source) { src.Items = append(src.Items, item) })
+			return err
+		})
+	flags.Func("from-namespace", "`namespace` of the source, whose owner has to consent: see grant",
+		func(namespace string) error {
+			f.add("from-namespace", func(src *api.Source) { src.Ref.Namespace = namespace })
+			return nil
+		})
 	flags.BoolFunc("optional", "pods start without the source, or without keys of its items", func(text string) error {
 		isOptional, err := strconv.ParseBool(text)
 		if err != nil {

@@ -20,7 +20,9 @@ type judged struct {
 }
 
 func (t judged) status() workloadStatus {
-	w := workloadStatus{Workload: t.Name, Namespace: t.Meta.Namespace, Running: len(t.Running), Pending: t.Pending, Sources: []sourceStatus{}}
+	w := workloadStatus{
+		Workload: t.Name, Namespace: t.Meta.Namespace, Running: len(t.Running), Pending: t.Pending, Sources: []sourceStatus{},
+	}
 	lines := map[versions.Place]int{} // By volume and object: which copy is in it makes no difference.
 	for _, place := range t.All() {
 		key := versions.Place{Volume: place.Volume, Object: place.Object}
@@ -62,7 +64,8 @@ func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod 
 		}
 		isAdded = true
 		w.Sources[at].add(podStatus{
-			Pod: pod.Name, Node: pod.Spec.NodeName, Driver: answer.Report.Version, State: versions.Lagging, Since: pod.CreationTimestamp.Time, Why: why,
+			Pod: pod.Name, Node: pod.Spec.NodeName, Driver: answer.Report.Version, State: versions.Lagging,
+			Since: pod.CreationTimestamp.Time, Why: why,
 		})
 	}
 	if isAdded {
@@ -88,7 +91,9 @@ func (t judged) source(place versions.Place) sourceStatus {
 // noteOf returns what stands for the newest version of an object that could not be read.
 func noteOf(object api.Ref, found observe.Found, workloads []*observe.Workload) string {
 	isInTemplate := slices.ContainsFunc(workloads, func(w *observe.Workload) bool {
-		return w.Pod == nil && slices.ContainsFunc(w.Newest, func(p versions.Place) bool { return p.IsCopy() && p.Object == object })
+		return w.Pod == nil && slices.ContainsFunc(w.Newest, func(p versions.Place) bool {
+			return p.IsCopy() && p.Object == object
+		})
 	})
 	switch {
 	case !found.IsCopied:

@@ -43,9 +43,12 @@ func New(s *session.Session) *cobra.Command {
 		Use:         "status TYPE/NAME... [OBJECT...] | -A [OBJECT...]",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "configmap", "secret"),
 		Short:       "Show how many pods have the newest config",
-		Long: "Shows for each source of the volumes of liveconfig how many of the running pods have the version that the API server\n" +
-			"has, and which pods lag behind, since when and why. The drivers of the pods' nodes are asked through port-forwards,\n" +
-			"as `kubectl port-forward` does. Of an object that triggers rollouts, pods have copies: the newest is the one with\n" +
+		Long: "Shows for each source of the volumes of liveconfig how many of the running pods have the version that " +
+			"the API server\n" +
+			"has, and which pods lag behind, since when and why. The drivers of the pods' nodes are asked through " +
+			"port-forwards,\n" +
+			"as `kubectl port-forward` does. Of an object that triggers rollouts, pods have copies: the newest is " +
+			"the one with\n" +
 			"what the object holds now. With OBJECTs, only those are looked at.\n\n" +
 			"With -A, all pods of all namespaces are counted, and those that are not current are grouped by reason, node and\n" +
 			"version of the driver. `describe -A --problems` lists them.\n\n" +
@@ -61,7 +64,8 @@ func New(s *session.Session) *cobra.Command {
 	o.AddClusterFlags(c)
 	o.AddAllNamespacesFlag(c, "all pods of all namespaces, in groups")
 	o.driver.AddFlags(c)
-	o.output.AddFlag(c, "wide (all pods, not only those that lag; with -A all groups, and the pods that lag), json, yaml, or name (of the pods that lag)",
+	o.output.AddFlag(c, "wide (all pods, not only those that lag; with -A all groups, and the pods that lag), json, "+
+		"yaml, or name (of the pods that lag)",
 		"wide", "json", "yaml", "name")
 	return c
 }
@@ -89,7 +93,9 @@ func (o *command) run(ctx context.Context, args []string) error {
 }
 
 // named finds the pods of workloads. It may return an error with what it found all the same.
-func (o *command) named(ctx context.Context, c *observe.Cluster, targets []string, objects []api.Ref) ([]*observe.Workload, error) {
+func (o *command) named(
+	ctx context.Context, c *observe.Cluster, targets []string, objects []api.Ref,
+) ([]*observe.Workload, error) {
 	if len(targets) == 0 && len(objects) > 0 && !o.FromFiles() {
 		return nil, fmt.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
 	}
@@ -118,7 +124,9 @@ func (o *command) named(ctx context.Context, c *observe.Cluster, targets []strin
 	return workloads, errors.Join(errs...)
 }
 
-func (o *command) fleet(ctx context.Context, c *observe.Cluster, targets []string, objects []api.Ref) ([]*observe.Workload, error) {
+func (o *command) fleet(
+	ctx context.Context, c *observe.Cluster, targets []string, objects []api.Ref,
+) ([]*observe.Workload, error) {
 	scope, err := o.Scope(o.Session, "--all-namespaces", targets)
 	if err != nil {
 		return nil, err
@@ -165,10 +173,13 @@ func podsIn(all []workloadStatus, states ...versions.State) []types.NamespacedNa
 }
 
 // judge observes the pods, and remarks on nodes that do not answer and objects that it cannot read.
-func (o *command) judge(ctx context.Context, c *observe.Cluster, workloads []*observe.Workload) ([]workloadStatus, error) {
+func (o *command) judge(
+	ctx context.Context, c *observe.Cluster, workloads []*observe.Workload,
+) ([]workloadStatus, error) {
 	observed := c.Observe(ctx, workloads, nil)
 	for _, group := range nodes.UnaskedIn(observed.Answers) {
-		o.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(group.Nodes, "node", "nodes"), group.Why, group.Type)
+		o.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(group.Nodes, "node", "nodes"), group.Why,
+			group.Type)
 	}
 	notes := map[api.Ref]string{}
 	for object, found := range observed.Objects {

@@ -251,5 +251,6 @@ func notShown(source statusz.Source) string {
 	if release.State(source.Release.State).IsFinal() {
 		state = "is " + strings.ToLower(source.Release.State)
 	}
-	return fmt.Sprintf("the release of the edit %s: see kubectl liveconfig release status %s", state, release.NameOf(RefOf(source)))
+	return fmt.Sprintf("the release of the edit %s: see kubectl liveconfig release status %s", state,
+		release.NameOf(RefOf(source)))
 }

@@ -39,8 +39,10 @@ func New(s *session.Session) *cobra.Command {
 		Use:         "wait TYPE/NAME... --for=projected=OBJECT",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod"),
 		Short:       "Wait until all pods have the config that there is now",
-		Long: "Waits until every running pod of a workload has the version of each OBJECT that the API server has when the command\n" +
-			"is given, or a later one. Of an object that triggers rollouts that is when no pod with another copy of it is left.\n" +
+		Long: "Waits until every running pod of a workload has the version of each OBJECT that the API server has when " +
+			"the command\n" +
+			"is given, or a later one. Of an object that triggers rollouts that is when no pod with another copy of " +
+			"it is left.\n" +
 			"With 0 replicas wanted there is nothing to wait for.\n\n" +
 			"The exit code is 1 when that is not so after --timeout, and then the pods that lag are named.",
 		Example: "  kubectl apply -f config.yaml && kubectl liveconfig wait deployment/web --for=projected=configmap/web\n" +
@@ -49,7 +51,8 @@ func New(s *session.Session) *cobra.Command {
 	}
 	o.AddClusterFlags(c)
 	o.driver.AddFlags(c)
-	c.Flags().StringArrayVar(&o.conditions, "for", nil, "what to wait for: projected=configmap/NAME or projected=secret/NAME; may be repeated")
+	c.Flags().StringArrayVar(&o.conditions, "for", nil,
+		"what to wait for: projected=configmap/NAME or projected=secret/NAME; may be repeated")
 	c.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait at most; 0 looks once")
 	return c
 }
@@ -118,7 +121,8 @@ func (o *command) objects() ([]api.Ref, error) {
 	for _, condition := range o.conditions {
 		text, ok := strings.CutPrefix(condition, "projected=")
 		if !ok {
-			return nil, fmt.Errorf("--for %q is not known: the condition is projected, such as --for=projected=configmap/web", condition)
+			return nil, fmt.Errorf("--for %q is not known: the condition is projected, such as --for=projected=configmap/web",
+				condition)
 		}
 		found, err := trigger.Parse(text)
 		if err != nil {

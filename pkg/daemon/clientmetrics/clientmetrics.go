@@ -38,7 +38,9 @@ func NewQueues(registry prometheus.Registerer) (*Queues, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "workqueue_" + metric, Help: help}, name)
 	}
 	histogram := func(metric, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "workqueue_" + metric, Help: help, Buckets: buckets()}, name)
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "workqueue_" + metric, Help: help, Buckets: buckets(),
+		}, name)
 	}
 	q := &Queues{
 		depth:      gauge("depth", "Items that wait in a queue."),
@@ -131,7 +133,8 @@ func Register(registry prometheus.Registerer) error {
 			Name: "rest_client_requests_total", Help: "Requests to the API server, by status code, method and host.",
 		}, []string{"code", "method", "host"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "rest_client_request_duration_seconds", Help: "How long requests to the API server take, by verb and host.", Buckets: buckets(),
+			Name: "rest_client_request_duration_seconds", Help: "How long requests to the API server take, by verb and host.",
+			Buckets: buckets(),
 		}, []string{"verb", "host"}),
 	}
 	e := election{prometheus.NewGaugeVec(prometheus.GaugeOpts{

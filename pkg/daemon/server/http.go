@@ -44,7 +44,8 @@ func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler) error 
 func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, m limits) error {
 	s := &http.Server{
 		Handler: handler, ReadHeaderTimeout: m.timeout, ReadTimeout: m.timeout, IdleTimeout: m.timeout,
-		WriteTimeout: 3 * m.timeout, MaxHeaderBytes: m.headerBytes, ConnState: newConnLimiter(m.mostConnections, m.mostOfOne).note,
+		WriteTimeout: 3 * m.timeout, MaxHeaderBytes: m.headerBytes,
+		ConnState: newConnLimiter(m.mostConnections, m.mostOfOne).note,
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(l) }()

@@ -27,7 +27,8 @@ const (
 // Why a driver that the kubelet has not refused is not registered.
 var (
 	errNotAsked = errors.New("the kubelet has not registered the driver yet")
-	errNoSocket = errors.New("there is no socket on which the kubelet could register the driver, and it is tried again; see the log")
+	errNoSocket = errors.New("there is no socket on which the kubelet could register the driver, and it is tried " +
+		"again; see the log")
 )
 
 // Registration serves the socket in the plugin registration directory through which the kubelet
@@ -70,7 +71,8 @@ func (r *Registration) NotifyRegistrationStatus(
 		r.status = nil
 		return &registerapi.RegistrationStatusResponse{}, nil
 	}
-	logger.Error(errors.New(s.GetError()), "The kubelet did not register the driver and is asked again", logkeys.Driver, r.driver)
+	logger.Error(errors.New(s.GetError()), "The kubelet did not register the driver and is asked again", logkeys.Driver,
+		r.driver)
 	r.status = errors.New("the kubelet did not register the driver and is asked again; see the log")
 	if r.refused != nil {
 		close(r.refused)
@@ -115,7 +117,9 @@ func (r *Registration) Serve(ctx context.Context, dir string, options ...grpc.Se
 
 // listenAgain listens after a pause, however often that takes, and returns the next pause. Without
 // a listener ctx has ended.
-func (r *Registration) listenAgain(ctx context.Context, path string, pause time.Duration) (net.Listener, time.Duration) {
+func (r *Registration) listenAgain(
+	ctx context.Context, path string, pause time.Duration,
+) (net.Listener, time.Duration) {
 	for {
 		select {
 		case <-time.After(pause):
@@ -128,7 +132,8 @@ func (r *Registration) listenAgain(ctx context.Context, path string, pause time.
 			return l, pause
 		}
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The driver cannot listen for the kubelet's registration; it will try again", logkeys.Driver, r.driver)
+			klog.FromContext(ctx).Error(err, "The driver cannot listen for the kubelet's registration; it will try again",
+				logkeys.Driver, r.driver)
 			r.setStatus(errNoSocket)
 		}
 	}

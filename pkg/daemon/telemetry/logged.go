@@ -16,7 +16,8 @@ func NewLoggedEvents(logger klog.Logger) LoggedEvents { return LoggedEvents{logg
 
 // Write logs an Event.
 func (l LoggedEvents) Write(e Event) {
-	l.logger.Info("Event", logkeys.Pod, e.Pod.String(), logkeys.Reason, e.Reason, logkeys.Warning, e.Warning, logkeys.Note, cut(e.Note))
+	l.logger.Info("Event", logkeys.Pod, e.Pod.String(), logkeys.Reason, e.Reason, logkeys.Warning, e.Warning, logkeys.Note,
+		cut(e.Note))
 }
 
 // Start does nothing: an Event is logged when it is written.

@@ -78,7 +78,8 @@ func NewMetrics(driver, version string, gauges Gauges) *Metrics {
 		}),
 		ages: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "propagation_seconds",
-			Help:    "Time from the change of an object, which the API server records in whole seconds, until the change is in the files of a volume.",
+			Help: "Time from the change of an object, which the API server records in whole seconds, until the change is " +
+				"in the files of a volume.",
 			Buckets: []float64{1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600},
 		}),
 	}
@@ -99,24 +100,33 @@ func (g Gauges) collectors() []prometheus.Collector {
 		}
 	}
 	add(count("volumes", "Volumes that are published or being published.", g.Volumes), g.Volumes != nil)
-	add(count("recovered_volumes", "Volumes of an earlier run that the driver took over when it started.", g.Recovered), g.Recovered != nil)
+	add(count("recovered_volumes", "Volumes of an earlier run that the driver took over when it started.", g.Recovered),
+		g.Recovered != nil)
 	add(newSummaryCollector(g.Summary), g.Summary != nil)
 	add(count("watches", "Objects that the driver watches or polls.", g.Watches), g.Watches != nil)
-	add(count("polled_objects", "Objects that the driver polls, because their readers may not watch them.", g.Polled), g.Polled != nil)
-	add(seconds("watch_silence_seconds", "Time since the watch that has been silent longest last delivered anything.", g.Silence),
+	add(count("polled_objects", "Objects that the driver polls, because their readers may not watch them.", g.Polled),
+		g.Polled != nil)
+	add(seconds("watch_silence_seconds", "Time since the watch that has been silent longest last delivered anything.",
+		g.Silence),
 		g.Silence != nil)
-	add(counter("watches_replaced_total", "Watches that the driver reopened because they had stopped delivering events.", g.Replaced),
+	add(counter("watches_replaced_total", "Watches that the driver reopened because they had stopped delivering events.",
+		g.Replaced),
 		g.Replaced != nil)
 	add(counter("events_dropped_total",
-		"Events about pods that the driver did not send: too many of one reason about one volume, or too many in the queue.", g.EventsDropped),
+		"Events about pods that the driver did not send: too many of one reason about one volume, or too many in the queue.",
+		g.EventsDropped),
 		g.EventsDropped != nil)
 	add(count("manifest_problems", "Mistakes in the manifests of --manifests. The driver serves the last good objects.",
 		g.ManifestProblems), g.ManifestProblems != nil)
-	add(bytes("room_used_bytes", "Memory that the files of volumes and their source objects use.", g.RoomUsed), g.RoomUsed != nil)
-	add(bytes("room_limit_bytes", "Memory that the files of volumes and their source objects may use.", g.RoomLimit), g.RoomLimit != nil)
-	add(truth("state_directory_writable", "1 if the driver could write its records at the last attempt, else 0.", g.StateWritable),
+	add(bytes("room_used_bytes", "Memory that the files of volumes and their source objects use.", g.RoomUsed),
+		g.RoomUsed != nil)
+	add(bytes("room_limit_bytes", "Memory that the files of volumes and their source objects may use.", g.RoomLimit),
+		g.RoomLimit != nil)
+	add(truth("state_directory_writable", "1 if the driver could write its records at the last attempt, else 0.",
+		g.StateWritable),
 		g.StateWritable != nil)
-	add(truth("selinux_context_refused", "1 if the node's SELinux policy refuses --selinux-context, so that volumes have no context, else 0.",
+	add(truth("selinux_context_refused",
+		"1 if the node's SELinux policy refuses --selinux-context, so that volumes have no context, else 0.",
 		g.IsUnlabelled), g.IsUnlabelled != nil)
 	return all
 }

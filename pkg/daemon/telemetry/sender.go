@@ -60,8 +60,8 @@ func (s sender) event(queued *queuedEvent) *corev1.Event {
 	e := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: queued.Pod.Namespace},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Pod", Namespace: queued.Pod.Namespace, Name: queued.Pod.Name, UID: types.UID(queued.Pod.UID),
-			FieldPath: "spec.volumes{" + queued.Volume + "}",
+			APIVersion: "v1", Kind: "Pod", Namespace: queued.Pod.Namespace, Name: queued.Pod.Name,
+			UID: types.UID(queued.Pod.UID), FieldPath: "spec.volumes{" + queued.Volume + "}",
 		},
 		Reason: queued.Reason, Message: queued.Note, Type: corev1.EventTypeNormal, Count: 1, Source: s.from,
 		FirstTimestamp: metav1.NewTime(queued.written), LastTimestamp: metav1.NewTime(queued.written),

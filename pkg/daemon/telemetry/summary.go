@@ -39,7 +39,8 @@ func newSummaryCollector(read func() Summary) summaryCollector {
 		frozen: desc("frozen_volumes",
 			"Live volumes that the driver no longer updates, because it cannot use their attributes or sources."),
 		staleness: desc("staleness_seconds",
-			"Age of the oldest received change that is not yet in the files of a volume without a problem; 0 if no change waits."),
+			"Age of the oldest received change that is not yet in the files of a volume without a problem; 0 if no "+
+				"change waits."),
 	}
 }
 

@@ -66,7 +66,9 @@ func (a *Authority) isReady(ctx context.Context, id identity.Identity) (bool, er
 }
 
 // reviewOwn asks with the service account's token whether it may get ref.
-func (a *Authority) reviewOwn(ctx context.Context, id identity.Identity, ref api.Ref) (authorizationv1.SubjectAccessReviewStatus, error) {
+func (a *Authority) reviewOwn(
+	ctx context.Context, id identity.Identity, ref api.Ref,
+) (authorizationv1.SubjectAccessReviewStatus, error) {
 	client, err := a.clientOfPods(id, authorizationv1.SchemeGroupVersion)
 	if err != nil {
 		return authorizationv1.SubjectAccessReviewStatus{}, err

@@ -34,7 +34,8 @@ type ReviewError struct {
 }
 
 func (e *ReviewError) Error() string {
-	return fmt.Sprintf("ask whether serviceaccount %s/%s may get %s: %v", e.Identity.Namespace, e.Identity.ServiceAccount, e.Ref, e.Cause)
+	return fmt.Sprintf("ask whether serviceaccount %s/%s may get %s: %v", e.Identity.Namespace, e.Identity.ServiceAccount,
+		e.Ref, e.Cause)
 }
 
 // Allow asks whether the identity may read ref, if the API server does not decide that with the

@@ -106,8 +106,10 @@ func checkClaims(token string, pod api.Pod) error {
 		return errors.New("the token's claims cannot be read")
 	}
 	k := found.Kubernetes
-	if k.Pod.UID == "" || k.Namespace != pod.Namespace || k.ServiceAccount.Name != pod.ServiceAccount || k.Pod.UID != pod.UID {
-		return fmt.Errorf("the token is not bound to pod %s with service account %s and UID %s", pod, pod.ServiceAccount, pod.UID)
+	if k.Pod.UID == "" || k.Namespace != pod.Namespace || k.ServiceAccount.Name != pod.ServiceAccount ||
+		k.Pod.UID != pod.UID {
+		return fmt.Errorf("the token is not bound to pod %s with service account %s and UID %s", pod, pod.ServiceAccount,
+			pod.UID)
 	}
 	return nil
 }

@@ -73,7 +73,8 @@ func (v *Vault) Load() error {
 			continue
 		}
 		v.entries[s.VolumeID] = entry{
-			identity: identity.Identity{Namespace: s.Namespace, ServiceAccount: s.ServiceAccount}, token: NewToken(s.Token, s.Expires),
+			identity: identity.Identity{Namespace: s.Namespace, ServiceAccount: s.ServiceAccount},
+			token:    NewToken(s.Token, s.Expires),
 		}
 	}
 	if err != nil {
@@ -190,8 +191,9 @@ func (v *Vault) whyNoneLocked(id identity.Identity) error {
 		return fmt.Errorf("%w for %s; the kubelet sends one with each call if the CSIDriver object has "+
 			`tokenRequests: [{audience: ""}]`, ErrNoToken, id)
 	}
-	return fmt.Errorf("%w for %s: the newest one looks expired by %s, and the API server has refused it; either the kubelet "+
-		"sends no new ones (see requiresRepublish in the CSIDriver object), or its pod is gone and the clock of this node is ahead",
+	return fmt.Errorf("%w for %s: the newest one looks expired by %s, and the API server has refused it; "+
+		"either the kubelet sends no new ones (see requiresRepublish in the CSIDriver object), or its pod is gone and the "+
+		"clock of this node is ahead",
 		ErrNoToken, id, v.now().Sub(newest.expires).Round(time.Second))
 }
 

@@ -79,8 +79,9 @@ type ExhaustedError struct {
 }
 
 func (e *ExhaustedError) Error() string {
-	return fmt.Sprintf("the node's volumes have no room left: %s more are needed, %s of %s are free; unmount some, or raise the "+
-		"memory limit of the driver's container (or --volume-memory, where it is set)", mebi(e.Want), mebi(e.Free), mebi(e.Limit))
+	return fmt.Sprintf("the node's volumes have no room left: %s more are needed, %s of %s are free; unmount some, "+
+		"or raise the memory limit of the driver's container (or --volume-memory, where it is set)", mebi(e.Want),
+		mebi(e.Free), mebi(e.Limit))
 }
 
 // mebi returns a size as a person reads it.

@@ -69,5 +69,6 @@ func cannotRead(name string, err error) error {
 		return fmt.Errorf("the CSIDriver object %s cannot be read: %w", name, err)
 	}
 	return fmt.Errorf("the CSIDriver object %s cannot be read: %w; add to the rules of the driver's ClusterRole: "+
-		"{apiGroups: [storage.k8s.io], resources: [csidrivers], resourceNames: [%[1]s], verbs: [get, list, watch]}", name, err)
+		"{apiGroups: [storage.k8s.io], resources: [csidrivers], resourceNames: [%[1]s], verbs: [get, list, watch]}", name,
+		err)
 }

@@ -126,7 +126,8 @@ func (s *slot) note(ctx context.Context, response *http.Response, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.heard = time.Now()
-	if err != nil || response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests {
+	if err != nil || response.StatusCode >= http.StatusInternalServerError ||
+		response.StatusCode == http.StatusTooManyRequests {
 		q.width = max(q.width/2, few)
 		return
 	}

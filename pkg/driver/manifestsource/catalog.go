@@ -87,7 +87,9 @@ func comparePlaces(a, b Place) int {
 
 // nextFiles returns the files after the directory has been read. Where it could not be they are
 // those before, with the reason.
-func (c catalog) nextFiles(read environ.Content, beingWritten map[string]bool, now time.Time) (map[string]file, *Problem) {
+func (c catalog) nextFiles(
+	read environ.Content, beingWritten map[string]bool, now time.Time,
+) (map[string]file, *Problem) {
 	var lost []*environ.FileError
 	switch {
 	case read.Missing:

@@ -33,7 +33,8 @@ func (d *Driver) publish(ctx context.Context, req *csi.NodePublishVolumeRequest)
 		return err
 	}
 	return d.cfg.Volumes.Publish(ctx, volume.Request{
-		Record: record, Token: func() access.Token { return tokenOf(ctx, req, record.Pod) }, Vouch: d.checkInstallation, Unnamed: d.checkPod(req),
+		Record: record, Token: func() access.Token { return tokenOf(ctx, req, record.Pod) },
+		Vouch: d.checkInstallation, Unnamed: d.checkPod(req),
 	})
 }
 

@@ -96,9 +96,11 @@ func (d *Driver) checkPod(req *csi.NodePublishVolumeRequest) error {
 	case about[keyPodNamespace] == "", about[keyPodName] == "", uid == "":
 		return invalid("the request does not name a pod: set podInfoOnMount: true in the CSIDriver object %s", d.cfg.Name)
 	case about[keyEphemeral] != "true":
-		return invalid("only inline volumes are served: put the csi section into the pod's volumes, not into a PersistentVolume")
+		return invalid("only inline volumes are served: put the csi section into the pod's volumes, not into a " +
+			"PersistentVolume")
 	case len(validation.IsDNS1123Label(about[keyPodNamespace])) > 0:
-		return invalid("%.64q is not a namespace: set podInfoOnMount: true in the CSIDriver object %s", about[keyPodNamespace], d.cfg.Name)
+		return invalid("%.64q is not a namespace: set podInfoOnMount: true in the CSIDriver object %s",
+			about[keyPodNamespace], d.cfg.Name)
 	}
 	below, ok := strings.CutPrefix(req.GetTargetPath(), d.cfg.KubeletDir+"/pods/")
 	if owner, _, _ := strings.Cut(below, "/"); ok && owner != uid {

@@ -47,7 +47,9 @@ type Follower struct {
 	watchdog watchdog           // Guarded by the group's lock.
 
 	// The fields below are used by one request at a time.
-	version   string // The version that a watch continues from; latestVersion before the first list, and after that version has expired.
+	// The version that a watch continues from; latestVersion before the first list, and after that
+	// version has expired.
+	version   string
 	retry     retry
 	pause     *Pause    // Comes before the next list; nil for none.
 	canList   bool      // The last list was answered, and no watch has been opened since.

@@ -121,7 +121,7 @@ func (r *Readiness) checkKnown() error {
 	if !r.StateWritable() {
 		return errors.New("the state directory cannot be written to; see the log")
 	}
-	ended, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // A context that has ended: the check must not wait.
+	ended, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // It has ended: the check must not wait.
 	cancel()
 	return withoutCause(r.cfg.CheckInstallation(ended))
 }

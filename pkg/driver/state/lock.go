@@ -40,7 +40,8 @@ func (h Holder) String() string {
 	if h.Namespace != "" {
 		name = h.Namespace + "/" + h.Name
 	}
-	return fmt.Sprintf("%s (process %d, node %s, version %s), since %s", name, h.PID, h.Node, h.Version, h.Since.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s (process %d, node %s, version %s), since %s", name, h.PID, h.Node, h.Version,
+		h.Since.UTC().Format(time.RFC3339))
 }
 
 // Lock is the right to work with a state directory. One process of a host has it at a time, through

@@ -127,7 +127,8 @@ func isFirstRead(err error) bool {
 var errStopping = errors.New("the driver is being stopped; the next one will serve the volume")
 
 // errWorkedOn is the problem of a live volume while a system call on its files does not return.
-var errWorkedOn = errors.New("the volume is being worked on, and that takes long: whether its files are current is not known")
+var errWorkedOn = errors.New("the volume is being worked on, and that takes long: whether its files are " +
+	"current is not known")
 
 // errPanicked is the problem of a volume whose sync panicked. The value of the panic is not shown,
 // because it may have content of a Secret.
@@ -156,8 +157,8 @@ func (e *unreadError) remedy() string {
 	case apierrors.IsForbidden(e.err):
 		return "; to allow it, apply:\n" + identity.Grant(id, e.key.Ref)
 	case apierrors.IsUnauthorized(e.err) && !id.ByDriver: // Else it is the driver's own token.
-		return fmt.Sprintf(": the token of %s is not valid, because the pod that it is bound to or the service account is gone; "+
-			"the kubelet brings another one while both exist", id)
+		return fmt.Sprintf(": the token of %s is not valid, because the pod that it is bound to or the service "+
+			"account is gone; the kubelet brings another one while both exist", id)
 	}
 	return ""
 }
@@ -178,8 +179,9 @@ func (e *unreadError) kind() Kind {
 
 // sourcesError lists everything that is in the way when at least one source could not be read.
 type sourcesError struct {
-	unread  []*unreadError            // At least one, in the order of the sources.
-	missing *treebuilder.MissingError // The keys and objects that are missing in the sources that could be read; nil for none.
+	unread []*unreadError // At least one, in the order of the sources.
+	// The keys and objects that are missing in the sources that could be read; nil for none.
+	missing *treebuilder.MissingError
 }
 
 // newSourcesError adds what [treebuilder.Prepare] found missing in the sources that could be read.

@@ -39,7 +39,9 @@ type seen struct {
 
 // look looks at all sources of the projection, and at the copies that it uses.
 func (h held) look() look {
-	l := look{spec: h.spec, group: h.group, isLive: h.isLive(), projected: h.files.projected, keys: h.keys, volumes: h.volumes}
+	l := look{
+		spec: h.spec, group: h.group, isLive: h.isLive(), projected: h.files.projected, keys: h.keys, volumes: h.volumes,
+	}
 	if len(h.copies) == 0 {
 		l.now = h.node.sources.Look(h.keys...)
 		return l

@@ -65,7 +65,8 @@ func (h held) reportPolled(polled []source.Key) {
 	for _, v := range h.volumes {
 		for _, key := range polled {
 			if !slices.Contains(v.events.polled, key) {
-				h.node.event(v, ReasonPolling, "%s is read about twice a minute, because %s may get it but not watch it; to have changes at once, %s",
+				h.node.event(v, ReasonPolling,
+					"%s is read about twice a minute, because %s may get it but not watch it; to have changes at once, %s",
 					key.Ref, key.Identity, howToWatch(key))
 			}
 		}
@@ -87,5 +88,6 @@ func isReadByPod(key source.Key) bool {
 }
 
 func (n *node) event(v *volume, reason Reason, format string, args ...any) {
-	n.reporter.Event(v.record.Pod, v.name(), reason, fmt.Sprintf("volume %q: "+format, append([]any{v.name()}, args...)...))
+	n.reporter.Event(v.record.Pod, v.name(), reason,
+		fmt.Sprintf("volume %q: "+format, append([]any{v.name()}, args...)...))
 }

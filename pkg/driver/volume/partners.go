@@ -53,7 +53,8 @@ func (rs releases) dispute(l look) dispute {
 		if r == nil || !r.then.Found {
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(r.marks.Partners)) { // Copies of which neither names the other one agree.
+		// Copies of which neither names the other one agree.
+		for _, name := range slices.Sorted(maps.Keys(r.marks.Partners)) {
 			other, _ := release.RefOf(s.key.Ref.Namespace, name)
 			beside, isFollowed := rs.of[other]
 			if !isFollowed || other == s.key.Ref || !beside.then.Found || rs.agree(s.key.Ref, other) {

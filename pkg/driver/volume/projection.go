@@ -36,8 +36,11 @@ type projection struct {
 	memory    memory
 	node      *node
 
-	mu       sync.Mutex                 // Serialises sync and teardown; guards the fields below, and those of memory: see held.
-	keys     []source.Key               // Of the sources, each once. The registry's lock guards changes too, so either lock is enough to read.
+	// Serialises sync and teardown; guards the fields below, and those of memory: see held.
+	mu sync.Mutex
+	// Of the sources, each once. The registry's lock guards changes too, so either lock is enough
+	// to read.
+	keys     []source.Key
 	copies   map[source.Key]*stableCopy // Of the sources that are released; guarded as keys are.
 	volumes  []*volume                  // The volumes that have these files.
 	dispute  dispute                    // Of the copies, at the last sync.
@@ -90,8 +93,9 @@ type shape struct {
 func (n *node) newProjection(v *volume, recordSize int) *projection {
 	r := v.record
 	return &projection{
-		id: r.VolumeID, namespace: r.Pod.Namespace, group: r.FSGroup, node: n, volumes: []*volume{v}, wake: make(chan struct{}, 1),
-		copies: map[source.Key]*stableCopy{}, memory: memory{account: n.room.Account(), recordSize: recordSize},
+		id: r.VolumeID, namespace: r.Pod.Namespace, group: r.FSGroup, node: n, volumes: []*volume{v},
+		wake: make(chan struct{}, 1), copies: map[source.Key]*stableCopy{},
+		memory: memory{account: n.room.Account(), recordSize: recordSize},
 	}
 }
 
@@ -188,7 +192,8 @@ func (h held) freeze(ctx context.Context, problem error) {
 	h.frozen = true
 	h.setProblem(problem)
 	for _, v := range h.volumes {
-		klog.FromContext(ctx).Error(problem, "The driver no longer updates a live volume", logkeys.VolumeID, v.record.VolumeID)
+		klog.FromContext(ctx).Error(problem, "The driver no longer updates a live volume", logkeys.VolumeID,
+			v.record.VolumeID)
 		h.node.event(v, ReasonFrozen, "the files stay as they are until the pod is replaced: %v", problem)
 	}
 }

@@ -40,7 +40,8 @@ func (m *Manager) Publish(ctx context.Context, req Request) error {
 	defer m.calls.Delete(r.VolumeID)
 	v := m.registry.get(r.VolumeID)
 	mounted, err := m.isMounted(v, r.TargetPath)
-	isElsewhere := m.registry.isTargetOfAnother(r.TargetPath, r.VolumeID) || v != nil && v.record.TargetPath != r.TargetPath
+	isElsewhere := m.registry.isTargetOfAnother(r.TargetPath, r.VolumeID) ||
+		v != nil && v.record.TargetPath != r.TargetPath
 	switch isLive := mounted && !isElsewhere && (v == nil || v.isLive()); {
 	case !isLive:
 		if err := req.vouch(ctx); err != nil {
@@ -249,14 +250,16 @@ func (m *Manager) storeToken(ctx context.Context, v *volume, t access.Token) {
 		return
 	}
 	if err := m.cfg.Tokens.Store(v.record.VolumeID, v.record.Pod, t); err != nil {
-		klog.FromContext(ctx).Error(err, "The driver cannot store a token on disk, and a restart would lose it", logkeys.VolumeID, v.record.VolumeID)
+		klog.FromContext(ctx).Error(err, "The driver cannot store a token on disk, and a restart would lose it",
+			logkeys.VolumeID, v.record.VolumeID)
 	}
 }
 
 // dropToken removes the token of a volume whose sources are not read any more.
 func (m *Manager) dropToken(ctx context.Context, volumeID string) {
 	if err := m.cfg.Tokens.Drop(volumeID); err != nil {
-		klog.FromContext(ctx).Error(err, "The driver cannot remove a token that it no longer needs", logkeys.VolumeID, volumeID)
+		klog.FromContext(ctx).Error(err, "The driver cannot remove a token that it no longer needs", logkeys.VolumeID,
+			volumeID)
 	}
 }
 

@@ -78,7 +78,8 @@ func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
 		return nil
 	}
 	if err := m.findWriter(ctx, own); err != nil {
-		klog.FromContext(ctx).Error(err, "It is not known yet who writes the files of a volume", logkeys.VolumeID, v.record.VolumeID)
+		klog.FromContext(ctx).Error(err, "It is not known yet who writes the files of a volume", logkeys.VolumeID,
+			v.record.VolumeID)
 		own.setProblem(err)
 		m.queue.add(own.projection)
 	}

@@ -120,14 +120,16 @@ func (v *volume) outline(state statusz.State, l look) statusz.Volume {
 	r, p := v.record, v.projection()
 	return statusz.Volume{
 		ID: r.VolumeID, Pod: statusz.Pod(r.Pod), Name: v.name(), TargetPath: r.TargetPath, State: state,
-		UpdatePolicy: string(p.spec.UpdatePolicy), OnDelete: string(p.spec.OnDelete), Sources: describeSources(p.spec.Sources, l),
+		UpdatePolicy: string(p.spec.UpdatePolicy), OnDelete: string(p.spec.OnDelete),
+		Sources: describeSources(p.spec.Sources, l),
 	}
 }
 
 func (h held) describe(v *volume, digests digestKey) statusz.Volume {
 	l := h.look()
 	s := v.outline(h.stateOf(v), l)
-	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = digests.sign(h.files.digest), h.facts.bytes, h.facts.projectedAt, h.facts.checkedAt
+	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = digests.sign(h.files.digest), h.facts.bytes, h.facts.projectedAt,
+		h.facts.checkedAt
 	s.Problem = h.describeProblem(v, l)
 	rs := l.releases()
 	for i, of := range h.spec.Sources {
@@ -186,7 +188,8 @@ func describeSources(asked []api.Source, l look) []statusz.Source {
 	for _, a := range asked {
 		s := known[a.Ref]
 		next := statusz.Source{
-			Kind: string(a.Ref.Kind), Namespace: a.Ref.Namespace, Name: a.Ref.Name, Optional: a.Optional, ReadBy: s.key.Identity.String(),
+			Kind: string(a.Ref.Kind), Namespace: a.Ref.Namespace, Name: a.Ref.Name, Optional: a.Optional,
+			ReadBy: s.key.Identity.String(),
 		}
 		for _, item := range a.Items {
 			next.Items = append(next.Items, statusz.Item{Key: item.Key, Path: item.Path})

@@ -59,7 +59,8 @@ func (s *Summary) add(h held, v *volume, now time.Time) {
 }
 
 func (m *Manager) addBusy(s *Summary, v *volume, now time.Time) {
-	if max(m.stalls.age(v.record.VolumeID, now), m.stalls.age(v.projection().id, now)) > statusTimeout { // Else the time was over before its turn came.
+	// Else the time was over before its turn came.
+	if max(m.stalls.age(v.record.VolumeID, now), m.stalls.age(v.projection().id, now)) > statusTimeout {
 		s.NotCurrent[Busy]++
 	}
 	s.addStaleness(v.projection(), now, time.Time{})

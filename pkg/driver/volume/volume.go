@@ -27,8 +27,9 @@ import (
 
 // volume is one volume that is being published or live.
 type volume struct {
-	record     state.Record      // Without attributes.
-	attributes map[string]string // Nil once the volume is live: its projection holds their meaning. Only its publish uses them.
+	record state.Record // Without attributes.
+	// Nil once the volume is live: its projection holds their meaning. Only its publish uses them.
+	attributes map[string]string
 	asked      state.Fingerprint // Of the record with the attributes.
 	phase      phase
 	of         atomic.Pointer[projection] // Changes once, when the volume joins another projection.

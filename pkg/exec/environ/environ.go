@@ -147,7 +147,9 @@ const (
 // Build returns the environment that the contents of the sources make on top of one that is there
 // already. It skips each file of a Dir, and of an optional Key, that cannot be a variable within
 // the limits, and returns all other mistakes at once. [Limits.Check] checks the result as a whole.
-func Build(existing []string, sources []Source, contents []Content, wins Precedence, limits Limits) (Environment, error) {
+func Build(
+	existing []string, sources []Source, contents []Content, wins Precedence, limits Limits,
+) (Environment, error) {
 	b := &builder{limits: limits, values: map[string]string{}}
 	var errs []error
 	for i, source := range sources {

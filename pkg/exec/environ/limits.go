@@ -58,7 +58,8 @@ func (l Limits) checkOne(name, value string) error {
 	if size <= l.One {
 		return nil
 	}
-	return unusable(fmt.Sprintf("%s takes %d bytes, and the kernel allows %d for one variable: have the program read the file instead",
+	return unusable(fmt.Sprintf("%s takes %d bytes, and the kernel allows %d for one variable: have the program read "+
+		"the file instead",
 		name, size, l.One))
 }
 

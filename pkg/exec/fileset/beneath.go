@@ -64,7 +64,8 @@ func opening(dir *os.File, name string, err error) error {
 	}
 	switch {
 	case errors.Is(err, unix.EACCES):
-		return fmt.Errorf("user %d may not read it: %w; look at its mode and owner (defaultMode, uid, fsGroup)", os.Geteuid(), err)
+		return fmt.Errorf("user %d may not read it: %w; look at its mode and owner (defaultMode, uid, fsGroup)", os.Geteuid(),
+			err)
 	case errors.Is(err, unix.ENXIO): // A socket.
 		return errNotRegular
 	case errors.Is(err, errLeadsOut):
@@ -119,7 +120,8 @@ func stateBeneath(dir *os.File, name string) (state, error) {
 }
 
 func openat2(dir *os.File, name string, flags int) (fd int, err error) {
-	how := &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_BENEATH} //nolint:gosec // Flags are positive.
+	given := uint64(flags | unix.O_CLOEXEC) //nolint:gosec // Flags are positive.
+	how := &unix.OpenHow{Flags: given, Resolve: unix.RESOLVE_BENEATH}
 	for range mostRaces {
 		fd, err = unix.Openat2(int(dir.Fd()), name, how)
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {

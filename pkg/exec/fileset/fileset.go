@@ -66,7 +66,8 @@ type state struct {
 }
 
 func stateOf(s *unix.Stat_t) state {
-	return state{dev: uint64(s.Dev), inode: s.Ino, size: s.Size, mtime: s.Mtim, ctime: s.Ctim} //nolint:unconvert // Not on each architecture.
+	dev := uint64(s.Dev) //nolint:unconvert // Not on each architecture.
+	return state{dev: dev, inode: s.Ino, size: s.Size, mtime: s.Mtim, ctime: s.Ctim}
 }
 
 // look returns the state of a path. Whatever cannot be looked at is as if it were not there.

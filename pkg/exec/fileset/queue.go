@@ -40,7 +40,8 @@ func openQueue(moment Moment) (*queue, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	switch {
 	case errors.Is(err, unix.EMFILE):
-		return nil, errors.New("watch files: too many processes of this user watch files: raise the sysctl fs.inotify.max_user_instances")
+		return nil, errors.New("watch files: too many processes of this user watch files: raise the sysctl " +
+			"fs.inotify.max_user_instances")
 	case err != nil:
 		return nil, fmt.Errorf("watch files: %w", err)
 	}

@@ -62,11 +62,15 @@ func try(program string, environment []string, start func(path string) error) er
 	}
 	switch {
 	case denied != nil:
-		return &StartError{Code: CodeNotExecutable, Program: program, Err: fmt.Errorf("user %d may not run it: %w", os.Geteuid(), denied)}
+		return &StartError{
+			Code: CodeNotExecutable, Program: program, Err: fmt.Errorf("user %d may not run it: %w", os.Geteuid(), denied),
+		}
 	case strings.Contains(program, "/"):
 		return &StartError{Code: CodeNotFound, Program: program, Err: errors.New("there is no such file")}
 	}
-	return &StartError{Code: CodeNotFound, Program: program, Err: errors.New("there is no such program in the directories of PATH")}
+	return &StartError{
+		Code: CodeNotFound, Program: program, Err: errors.New("there is no such program in the directories of PATH"),
+	}
 }
 
 func candidates(program string, environment []string) []string {
@@ -105,7 +109,8 @@ func exists(path string) bool {
 func explained(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("it is there, but not the interpreter that it names in its first line, or its dynamic loader: %w", err)
+		return fmt.Errorf("it is there, but not the interpreter that it names in its first line, or its dynamic loader: %w",
+			err)
 	case errors.Is(err, unix.ENOEXEC):
 		return fmt.Errorf("it is a program for another machine, or a script without #! in its first line: %w", err)
 	case errors.Is(err, unix.E2BIG):

@@ -154,7 +154,7 @@ type supervisor struct {
 
 func (s *supervisor) start() error {
 	err := try(s.Command[0], s.current.Environment, func(path string) (err error) {
-		s.child, err = syscall.ForkExec(path, s.Command, &syscall.ProcAttr{ //nolint:gosec // To run what it is asked to is its purpose.
+		s.child, err = syscall.ForkExec(path, s.Command, &syscall.ProcAttr{ //nolint:gosec // It runs what it is asked to run.
 			Env:   s.current.Environment,
 			Files: []uintptr{0, 1, 2},
 			// A restart ends the command's own process group. If this process is killed, nobody

@@ -76,7 +76,8 @@ func (a Atomic) Write(root *os.File, t tree.Tree) (changed bool, err error) {
 // it replaces.
 func (a Atomic) write(root *os.File, t tree.Tree, grace Grace) (changed bool, err error) {
 	w := &atomicWrite{
-		dir: newDir(root, a.hook), want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, differs: a.Differs, isNew: a.IsNew,
+		dir: newDir(root, a.hook), want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0,
+		differs: a.Differs, isNew: a.IsNew,
 		known: a.Known, now: time.Now(),
 	}
 	if w.known == nil {

@@ -237,7 +237,9 @@ type info struct {
 }
 
 func infoOf(st unix.Stat_t) info {
-	return info{mode: st.Mode, owner: owner{uid: int(st.Uid), gid: int(st.Gid)}, size: st.Size, device: st.Dev, changed: st.Ctim}
+	return info{
+		mode: st.Mode, owner: owner{uid: int(st.Uid), gid: int(st.Gid)}, size: st.Size, device: st.Dev, changed: st.Ctim,
+	}
 }
 
 // owner is a user and a group by number.

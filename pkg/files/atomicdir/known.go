@@ -63,7 +63,10 @@ func (w *atomicWrite) learn() {
 	if err != nil {
 		return // The next Write lists the directory.
 	}
-	k := Known{device: root.device, changed: root.changed, links: digestOf(w.wanted, ownerOf(w.want)), swapped: w.found[dataLink].changed}
+	k := Known{
+		device: root.device, changed: root.changed, links: digestOf(w.wanted, ownerOf(w.want)),
+		swapped: w.found[dataLink].changed,
+	}
 	for _, name := range append(w.generationsBefore(w.live), w.live) {
 		if found, ok := w.found[name]; ok {
 			k.generations = append(k.generations, generation{name, found.changed})

@@ -122,7 +122,8 @@ func (d fd) holds(data []byte) bool {
 			return false
 		}
 		data = data[n:]
-		if n == 0 || n < len(part) && len(data) == 0 { // Less than was asked for is all there is, where that is all there should be.
+		// Less than was asked for is all there is, where that is all there should be.
+		if n == 0 || n < len(part) && len(data) == 0 {
 			return len(data) == 0
 		}
 	}

@@ -225,7 +225,8 @@ func (p *parser) unquoted(c byte) error {
 }
 
 func (p *parser) expansion(c byte) error {
-	return p.mistake("there is a %c outside single quotes, and nothing is expanded here: put the value into single quotes, or write \\%c", c, c)
+	return p.mistake("there is a %c outside single quotes, and nothing is expanded here: put the value into single "+
+		"quotes, or write \\%c", c, c)
 }
 
 func (p *parser) nul() error {
@@ -244,5 +245,6 @@ func (p *parser) endOfLine() error {
 	case '\r':
 		return p.unquoted('\r')
 	}
-	return p.mistake("something follows the value: write one assignment a line, and put a value with blanks into single quotes")
+	return p.mistake("something follows the value: write one assignment a line, and put a value with blanks into " +
+		"single quotes")
 }

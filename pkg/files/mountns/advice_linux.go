@@ -11,7 +11,10 @@ func switches() [][3]string {
 		{"/proc/sys/user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=10000"},
 		{"/proc/sys/user/max_mnt_namespaces", "0", "sysctl -w user.max_mnt_namespaces=10000"},
 		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"},
-		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+		{
+			"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
+			"sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+		},
 	}
 }
 
@@ -28,6 +31,6 @@ func advice() string {
 	if len(commands) > 0 {
 		return "; to allow it, run as root: " + strings.Join(commands, "; ")
 	}
-	return "; to allow it, run as root with CAP_SYS_ADMIN, or, in a container, without its seccomp and AppArmor profiles " +
-		"(docker run --privileged)"
+	return "; to allow it, run as root with CAP_SYS_ADMIN, or, in a container, without its seccomp and AppArmor " +
+		"profiles (docker run --privileged)"
 }

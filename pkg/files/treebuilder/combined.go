@@ -130,7 +130,7 @@ func (d *draft) exceeds(more int) bool {
 		return false
 	}
 	d.isFull = true
-	d.unsupported.add(fmt.Sprintf("the files that as makes would have more than %d MiB together, which is the most for a volume; "+
-		"select fewer keys with items", MaxRendered>>20))
+	d.unsupported.add(fmt.Sprintf("the files that as makes would have more than %d MiB together, which is the most "+
+		"for a volume; select fewer keys with items", MaxRendered>>20))
 	return true
 }

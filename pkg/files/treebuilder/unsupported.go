@@ -50,6 +50,7 @@ func (o *offenders) String() string {
 
 // unsupported returns which names a file cannot hold, and what to type.
 func unsupported(src api.Source, reason error, found *offenders) string {
-	return fmt.Sprintf("%s %q does not fit into %s (%s): %v: %s; select the keys with items, where a path gives a key another name",
+	return fmt.Sprintf("%s %q does not fit into %s (%s): %v: %s; select the keys with items, where a path gives a "+
+		"key another name",
 		src.Ref.Kind.Resource(), src.Ref.Name, shown(src.As.Path), src.As.Format, reason, found)
 }

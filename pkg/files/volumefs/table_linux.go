@@ -84,8 +84,8 @@ func usageOf(fd int) (Usage, error) {
 
 func usage(s *unix.Statfs_t) Usage {
 	block := int64(s.Bsize) //nolint:unconvert // It is narrower on some architectures.
-	// A tmpfs of ours has some hundred thousands of each at most.
-	blocks, freeBlocks, files, freeFiles := int64(s.Blocks), int64(s.Bfree), int64(s.Files), int64(s.Ffree) //nolint:gosec // As above.
+	//nolint:gosec // A tmpfs of ours has some hundred thousands of each at most.
+	blocks, freeBlocks, files, freeFiles := int64(s.Blocks), int64(s.Bfree), int64(s.Files), int64(s.Ffree)
 	return Usage{
 		BytesTotal:  blocks * block,
 		BytesUsed:   (blocks - freeBlocks) * block,

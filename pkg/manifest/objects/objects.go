@@ -35,7 +35,8 @@ func (m Mistake) String() string { return m.Text }
 // kind of that name.
 func IsServed(object map[string]any) bool {
 	version, _ := object["apiVersion"].(string)
-	return !strings.Contains(version, "/") && (object["kind"] == string(api.ConfigMap) || object["kind"] == string(api.Secret))
+	return !strings.Contains(version, "/") &&
+		(object["kind"] == string(api.ConfigMap) || object["kind"] == string(api.Secret))
 }
 
 // All returns the object of a document, or those of a list such as `kubectl get -o yaml` prints,

@@ -18,7 +18,9 @@ import (
 var errChanged = errors.New("the object has changed meanwhile")
 
 // act does what was decided. It is not done while a check is under way.
-func (c *Controller) act(ctx context.Context, u unit, members []*member, state plan.Unit, d plan.Decision) (isDone bool, err error) {
+func (c *Controller) act(
+	ctx context.Context, u unit, members []*member, state plan.Unit, d plan.Decision,
+) (isDone bool, err error) {
 	if d.Action == plan.Check {
 		refused, isChecked, err := c.checked(ctx, u, members, d)
 		if err != nil || !isChecked {
@@ -48,7 +50,9 @@ func (c *Controller) act(ctx context.Context, u unit, members []*member, state p
 func checkedDecision(d plan.Decision, refused string) plan.Decision {
 	switch {
 	case refused != "":
-		d.Exposure = release.Exposure{With: d.Exposure.With, State: release.Refused, Since: time.Now(), Reason: refused, Rules: d.Exposure.Rules}
+		d.Exposure = release.Exposure{
+			With: d.Exposure.With, State: release.Refused, Since: time.Now(), Reason: refused, Rules: d.Exposure.Rules,
+		}
 		d.Action = plan.Expose
 	case d.Exposure.State == "": // There are no steps.
 		d.Action = plan.Promote
@@ -81,7 +85,9 @@ func (c *Controller) candidate(ctx context.Context, m *member) (stable.Object, e
 
 // write writes the stable copy of a member. after is how the unit is then. The partners are those
 // of members that are not released together with it.
-func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, after plan.Unit, partners map[string]release.Partners) error {
+func (c *Controller) write(
+	ctx context.Context, m *member, d plan.Decision, after plan.Unit, partners map[string]release.Partners,
+) error {
 	var annotations map[string]string
 	var source *stable.Object
 	e, before := d.Exposure, m.copy.Exposure()
@@ -135,7 +141,9 @@ func (c *Controller) createCopies(ctx context.Context, u unit, members []*member
 			c.reportNoCopy(ctx, m, err)
 			return err
 		}
-		c.checks.begin(ctx, task{unit: u, do: func(ctx context.Context) (string, error) { return "", c.checkCopy(ctx, m, m.copy.Ref) }})
+		c.checks.begin(ctx, task{
+			unit: u, do: func(ctx context.Context) (string, error) { return "", c.checkCopy(ctx, m, m.copy.Ref) },
+		})
 	}
 	return nil
 }

@@ -22,7 +22,9 @@ import (
 // checked returns why the candidates of a unit are refused, once they are checked; empty for no
 // reason. A check that an earlier controller began, and did not end, counts as refused: it may have
 // ended that controller.
-func (c *Controller) checked(ctx context.Context, u unit, members []*member, d plan.Decision) (refused string, isChecked bool, err error) {
+func (c *Controller) checked(
+	ctx context.Context, u unit, members []*member, d plan.Decision,
+) (refused string, isChecked bool, err error) {
 	for _, m := range members {
 		if a := m.copy.Attempt(); a.By != c.run && a.IsOf(m.source.Digest, d.Exposure.Rules) {
 			return unended(m), true, nil
@@ -43,7 +45,9 @@ func unended(m *member) string {
 func (c *Controller) taskOf(u unit, members []*member, rules string) task {
 	var of strings.Builder
 	for _, m := range members {
-		of.WriteString(strings.Join([]string{m.name(), string(m.source.UID), m.source.Version, m.copy.Digest, m.copy.Exposure().String()}, " ") + "\n")
+		of.WriteString(strings.Join([]string{
+			m.name(), string(m.source.UID), m.source.Version, m.copy.Digest, m.copy.Exposure().String(),
+		}, " ") + "\n")
 	}
 	return task{
 		unit: u, of: of.String(), done: c.queue.Add,
@@ -108,7 +112,8 @@ func (c *Controller) removeNote(ctx context.Context, ref api.Ref) {
 		}
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		klog.FromContext(ctx).Error(err, "The note of a check was not removed: another controller will refuse the edit", logkeys.Ref, ref)
+		klog.FromContext(ctx).Error(err, "The note of a check was not removed: another controller will refuse the edit",
+			logkeys.Ref, ref)
 		return
 	}
 	c.noted.Delete(ref)
@@ -178,7 +183,9 @@ func (c *Controller) checkCopy(ctx context.Context, m *member, ref api.Ref) erro
 
 // checkContent returns which rules a content breaks; empty for none.
 func (c *Controller) checkContent(ctx context.Context, m *member, content stable.Object) (refused string, err error) {
-	problems, err := c.cfg.Check(ctx, m.settings.Rules, validation.Content{Data: content.Data(), IsSecret: m.ref().Kind == api.Secret, Now: time.Now()})
+	problems, err := c.cfg.Check(ctx, m.settings.Rules, validation.Content{
+		Data: content.Data(), IsSecret: m.ref().Kind == api.Secret, Now: time.Now(),
+	})
 	if limit, ok := errors.AsType[*isolated.LimitError](err); ok {
 		return m.name() + ": " + limit.Error(), nil
 	}

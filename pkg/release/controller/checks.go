@@ -79,7 +79,8 @@ func (c *checks) result(ctx context.Context, t task) (refused string, isDone boo
 func (c *checks) begin(ctx context.Context, t task) {
 	c.running.Go(func() {
 		if _, err := c.run(ctx, t); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "An object that is released from now on was not checked", logkeys.Key, t.unit.String())
+			klog.FromContext(ctx).Error(err, "An object that is released from now on was not checked", logkeys.Key,
+				t.unit.String())
 		}
 	})
 }

@@ -119,7 +119,8 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, run: rand.Text(), objects: found, pods: newPodCaches(cfg), checks: newChecks(), proofs: newProofs(cfg.Drivers), known: newKnownObjects(),
+		cfg: cfg, run: rand.Text(), objects: found, pods: newPodCaches(cfg), checks: newChecks(),
+		proofs: newProofs(cfg.Drivers), known: newKnownObjects(),
 		settings: newLastSettings(),
 		writer:   stable.Writer{Client: cfg.Client, Manager: FieldManager},
 		reading:  fairqueue.NewSemaphoreForEach(readsAtATime, 1), started: time.Now(),
@@ -132,7 +133,8 @@ func New(cfg Config) (*Controller, error) {
 // Run works until ctx ends. It can be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	c.queue = fairqueue.NewWorkQueue(func(u unit) string { return u.namespace },
-		workqueue.NewTypedItemExponentialFailureRateLimiter[unit](firstUnitRetry, longestUnitRetry), fairqueue.Metrics{Name: queueName, Provider: c.cfg.Queues})
+		workqueue.NewTypedItemExponentialFailureRateLimiter[unit](firstUnitRetry, longestUnitRetry),
+		fairqueue.Metrics{Name: queueName, Provider: c.cfg.Queues})
 	if err := c.listen(); err != nil {
 		return err
 	}
@@ -215,7 +217,9 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 }
 
 // step decides what to do about members that have copies, and does it.
-func (c *Controller) step(ctx context.Context, u unit, members []*member, isHeld bool) (after time.Duration, err error) {
+func (c *Controller) step(
+	ctx context.Context, u unit, members []*member, isHeld bool,
+) (after time.Duration, err error) {
 	pods, reads, isSynced := c.pods.of(ctx, u, members, c.queue.Add)
 	if !isSynced {
 		return 0, errNotSynced
@@ -242,7 +246,8 @@ func (c *Controller) step(ctx context.Context, u unit, members []*member, isHeld
 	case plan.Clear, plan.Check, plan.Expose, plan.Promote:
 	}
 	if c.cfg.DryRun {
-		klog.FromContext(ctx).Info("The controller would act on a release", logkeys.Key, u.String(), logkeys.Action, string(d.Action))
+		klog.FromContext(ctx).Info("The controller would act on a release", logkeys.Key, u.String(), logkeys.Action,
+			string(d.Action))
 		return 0, nil
 	}
 	isDone, err := c.act(ctx, u, members, state, d)
@@ -261,7 +266,8 @@ func (c *Controller) planOf(u unit, members []*member, pods []plan.Pod) plan.Uni
 	state := plan.Unit{Settings: c.settings.of(members[0]), Quiet: c.cfg.QuietPeriod, Now: time.Now()}
 	for _, m := range members {
 		state.Objects = append(state.Objects, plan.Object{
-			Name: m.name(), Version: m.source.Version, Candidate: m.source.Digest, Stable: m.copy.Digest, Exposure: m.copy.Exposure(),
+			Name: m.name(), Version: m.source.Version, Candidate: m.source.Digest, Stable: m.copy.Digest,
+			Exposure: m.copy.Exposure(),
 			Together: m.copy.Together(), ChangedAt: c.known.changedAt(m.ref()),
 			Rules: m.source.Annotation,
 		})

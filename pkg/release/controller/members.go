@@ -65,7 +65,9 @@ type knownObjects struct {
 }
 
 func newKnownObjects() *knownObjects {
-	return &knownObjects{known: map[api.Ref]stable.Object{}, since: map[api.Ref]time.Time{}, released: map[api.Ref]time.Time{}}
+	return &knownObjects{
+		known: map[api.Ref]stable.Object{}, since: map[api.Ref]time.Time{}, released: map[api.Ref]time.Time{},
+	}
 }
 
 func (k *knownObjects) get(o api.Ref) (stable.Object, bool) {
@@ -184,7 +186,8 @@ func (c *Controller) members(ctx context.Context, u unit) ([]*member, error) {
 		case i >= release.MostMembers:
 			m.problem = fmt.Sprintf("the group %s has %d objects, the most is %d", u.group, len(members), release.MostMembers)
 		case len(members[0].mistakes) == 0 && !m.settings.SameSteps(members[0].settings):
-			m.problem = fmt.Sprintf("steps, pause, check, onFailure and evidence must be those of %s, which is in the group %s too", members[0].name(), u.group)
+			m.problem = fmt.Sprintf("steps, pause, check, onFailure and evidence must be those of %s, which is in "+
+				"the group %s too", members[0].name(), u.group)
 		default:
 			m.problem = c.missing(m, members)
 		}

@@ -47,7 +47,9 @@ func newPodCaches(cfg Config) *podCaches {
 
 // of returns the pods that use members of a unit. From then on, changed is called with the unit
 // when one of its pods changes. It is not synced until all pods of the namespace were seen once.
-func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed func(unit)) (pods []plan.Pod, reads plan.Reads, isSynced bool) {
+func (c *podCaches) of(
+	ctx context.Context, u unit, members []*member, changed func(unit),
+) (pods []plan.Pod, reads plan.Reads, isSynced bool) {
 	p := c.begin(ctx, u.namespace, changed)
 	released := map[api.Ref]time.Time{}
 	for _, m := range members {
@@ -94,8 +96,9 @@ func (c *podCaches) begin(ctx context.Context, namespace string, changed func(un
 	}
 	ctx, stop := context.WithCancel(ctx)
 	reads := newPodReads()
+	source := reads.listWatch(c.cfg.Client, namespace)
 	p := &podCache{
-		informer: cache.NewSharedIndexInformer(reads.listWatch(c.cfg.Client, namespace), &corev1.Pod{}, 0, cache.Indexers{}), reads: reads,
+		informer: cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, cache.Indexers{}), reads: reads,
 		stop: stop, units: map[unit]map[api.Ref]time.Time{},
 		uses: &usesOfAttributes{driver: c.cfg.DriverName, namespace: namespace, known: map[[sha256.Size]byte]use{}},
 	}
@@ -189,9 +192,11 @@ func (p *podCache) transform(o any) (any, error) {
 // reduce returns what of a pod matters.
 func (p *podCache) reduce(pod *corev1.Pod) *cachedPod {
 	kept := &cachedPod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
-		is:         plan.Pod{Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Time},
-		uses:       p.uses.of(pod),
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		},
+		is:   plan.Pod{Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Time},
+		uses: p.uses.of(pod),
 		hasStarted: pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
 			(pod.Spec.NodeName != "" || pod.Status.Phase == corev1.PodRunning),
 	}
@@ -245,7 +250,9 @@ const (
 // yet.
 func containerOf(status corev1.ContainerStatus) plan.Container {
 	c := plan.Container{Name: status.Name, Restarts: int(status.RestartCount)}
-	for _, end := range []*corev1.ContainerStateTerminated{status.LastTerminationState.Terminated, status.State.Terminated} {
+	for _, end := range []*corev1.ContainerStateTerminated{
+		status.LastTerminationState.Terminated, status.State.Terminated,
+	} {
 		if end != nil && !end.FinishedAt.IsZero() {
 			c.Ended, c.ExitCode = end.FinishedAt.Time, int(end.ExitCode)
 		}

@@ -78,7 +78,9 @@ func (p *proofs) of(u unit, candidates []plan.Object, pods []plan.Pod) []plan.Po
 }
 
 // ask asks the drivers of pods beside the workers, unless that is under way. Then it calls done.
-func (p *proofs) ask(ctx context.Context, u unit, state plan.Unit, pods []plan.Pod, wanted map[string]statusz.Version, done func(unit)) {
+func (p *proofs) ask(
+	ctx context.Context, u unit, state plan.Unit, pods []plan.Pod, wanted map[string]statusz.Version, done func(unit),
+) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	candidates := candidatesOf(state.Objects)
@@ -101,7 +103,9 @@ func (p *proofs) ask(ctx context.Context, u unit, state plan.Unit, pods []plan.P
 }
 
 // find asks the drivers, and returns what is proven, by UID.
-func (p *proofs) find(ctx context.Context, namespace string, pods []plan.Pod, wanted map[string]statusz.Version) map[string]*plan.Proof {
+func (p *proofs) find(
+	ctx context.Context, namespace string, pods []plan.Pod, wanted map[string]statusz.Version,
+) map[string]*plan.Proof {
 	giveBack, err := p.limit.Take(ctx, namespace)
 	if err != nil {
 		return nil // The controller ends.
@@ -198,7 +202,8 @@ func (c *Controller) reportWaiting(ctx context.Context, members []*member, now t
 		e, text := m.copy.Exposure(), ""
 		isWaiting := e.State == release.Waiting && e.Digest == m.source.Digest
 		if isWaiting && now.Sub(e.Since) >= m.settings.Pause+waitingTime {
-			text = "The edit reaches no more pods for now: " + e.Reason + ". `kubectl liveconfig release promote` shows it to all pods all the same"
+			text = "The edit reaches no more pods for now: " + e.Reason +
+				". `kubectl liveconfig release promote` shows it to all pods all the same"
 		}
 		if c.reports.replace(m.ref(), ReasonWaiting, text) {
 			c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonWaiting, text})

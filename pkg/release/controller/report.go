@@ -130,7 +130,8 @@ func (c *Controller) reportBlocked(ctx context.Context, members []*member) {
 	text := ""
 	if i := slices.IndexFunc(members, (*member).isWrong); i >= 0 {
 		text = fmt.Sprintf("No edit of the group reaches more pods while %s cannot be released: see its Events. "+
-			"Correct its annotation, or take it out of the group. Unless it is part of a release under way, the others go on after %s",
+			"Correct its annotation, or take it out of the group. Unless it is part of a release under way, the others "+
+			"go on after %s",
 			members[i].name(), blockedTime)
 	}
 	for _, m := range members {
@@ -183,7 +184,8 @@ func (c *Controller) reportUnwritten(ctx context.Context, m *member, err error) 
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 		return
 	}
-	text := "The release does not go on, because the API server refuses to change the stable copy. The controller goes on trying: " + err.Error()
+	text := "The release does not go on, because the API server refuses to change the stable copy. The controller " +
+		"goes on trying: " + err.Error()
 	if c.reports.replace(m.ref(), ReasonUnwritten, text) {
 		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonUnwritten, text})
 	}
@@ -212,7 +214,9 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf(
 			"Step %d of %d (%s): the edit is shown to %d of %d pods.", e.Step, len(steps), steps[e.Step-1], shown, all)})
 	default:
-		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("The edit is shown to all %d pods, before it is promoted.", all)})
+		c.event(ctx, m, notice{
+			corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("The edit is shown to all %d pods, before it is promoted.", all),
+		})
 	}
 }
 
@@ -232,7 +236,8 @@ func (c *Controller) event(ctx context.Context, m *member, n notice) {
 		return
 	}
 	c.cfg.Events.Event(&corev1.ObjectReference{
-		Kind: string(m.ref().Kind), APIVersion: "v1", Namespace: m.ref().Namespace, Name: m.ref().Name, UID: m.source.UID, ResourceVersion: m.source.Version,
+		Kind: string(m.ref().Kind), APIVersion: "v1", Namespace: m.ref().Namespace, Name: m.ref().Name, UID: m.source.UID,
+		ResourceVersion: m.source.Version,
 	}, n.kind, n.reason, text)
 }
 
@@ -256,10 +261,14 @@ func newMetrics() *metrics {
 
 func (m *metrics) register(registry prometheus.Registerer) error {
 	errs := []error{registry.Register(m.finished)}
-	for _, outcome := range []string{release.Promoted, string(release.Refused), string(release.Reverted), string(release.Frozen)} {
+	for _, outcome := range []string{
+		release.Promoted, string(release.Refused), string(release.Reverted), string(release.Frozen),
+	} {
 		m.finished.WithLabelValues(outcome)
 	}
-	for _, state := range []release.State{release.Progressing, release.Waiting, release.Refused, release.Reverted, release.Frozen} {
+	for _, state := range []release.State{
+		release.Progressing, release.Waiting, release.Refused, release.Reverted, release.Frozen,
+	} {
 		errs = append(errs, registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "liveconfig_controller_releases", ConstLabels: prometheus.Labels{"state": string(state)},
 			Help: "Edits of released objects and groups that not all pods have, by state.",

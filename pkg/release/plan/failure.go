@@ -80,7 +80,9 @@ func (r run) fail(current release.Exposure, reason string) Decision {
 		current.State, current.Since, current.Reason = release.Frozen, r.Now, reason
 		return r.expose(r.fixed(current))
 	}
-	return r.expose(release.Exposure{With: current.With, State: release.Reverted, Step: current.Step, Since: r.Now, Reason: reason})
+	return r.expose(release.Exposure{
+		With: current.With, State: release.Reverted, Step: current.Step, Since: r.Now, Reason: reason,
+	})
 }
 
 // end returns what is left to do when a release has ended.

@@ -223,7 +223,8 @@ func (r run) isShown(e release.Exposure) bool {
 // isDisrupted reports whether pods have the candidate, and none of them can prove anything.
 func (r run) isDisrupted(e release.Exposure) bool {
 	isWatched := e.State.IsStep() && r.Settings.Check == settings.CheckReady
-	return isWatched && !r.isShown(e) && slices.ContainsFunc(r.Pods, func(p Pod) bool { return p.IsDisrupted && r.hasCandidate(e, p) })
+	return isWatched && !r.isShown(e) &&
+		slices.ContainsFunc(r.Pods, func(p Pod) bool { return p.IsDisrupted && r.hasCandidate(e, p) })
 }
 
 // current returns how far the release of the candidates has come. It is not under way if an object

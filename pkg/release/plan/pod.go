@@ -48,13 +48,18 @@ type Seen struct {
 }
 
 func (p Pod) seen(isNew bool) *Seen {
-	return &Seen{IsReady: p.IsReady, Changed: p.Changed, Restarts: p.Restarts, IsNew: isNew, Containers: p.seenContainers(nil)}
+	return &Seen{
+		IsReady: p.IsReady, Changed: p.Changed, Restarts: p.Restarts, IsNew: isNew, Containers: p.seenContainers(nil),
+	}
 }
 
 // seenAgain returns what is to be remembered of a pod whose containers have ended at most with exit
 // code 0 since it was seen: from then on it must stay Ready, and another end is a crash.
 func (p Pod) seenAgain(last *Seen) *Seen {
-	return &Seen{IsReady: p.IsReady, Changed: p.Changed, Restarts: last.Restarts, IsNew: last.IsNew, Containers: p.seenContainers(last.Containers)}
+	return &Seen{
+		IsReady: p.IsReady, Changed: p.Changed, Restarts: last.Restarts, IsNew: last.IsNew,
+		Containers: p.seenContainers(last.Containers),
+	}
 }
 
 // runs reports whether the pod may prove something.

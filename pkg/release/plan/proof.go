@@ -81,7 +81,8 @@ func (r run) doubt(current release.Exposure, pods []Pod) string {
 	}
 	for _, p := range pods {
 		if p.Proof.Missing != "" {
-			return fmt.Sprintf("it is not known that the files of pod %s on node %s have the edit: %s", p.Name, p.Node, p.Proof.Missing)
+			return fmt.Sprintf("it is not known that the files of pod %s on node %s have the edit: %s", p.Name, p.Node,
+				p.Proof.Missing)
 		}
 	}
 	isProven := func(p Pod) bool { return p.wasReady(current.Since) }

@@ -290,7 +290,9 @@ func (p *parser) rule(n *yaml.Node, at string) Rule {
 		"cel":     func(n *yaml.Node, at string) { r.CEL = p.text(n, at) },
 		"message": func(n *yaml.Node, at string) { r.Message = p.text(n, at) },
 		"schemaFrom": func(n *yaml.Node, at string) {
-			p.object(n, at, map[string]func(*yaml.Node, string){"key": func(n *yaml.Node, at string) { r.SchemaKey = p.key(n, at) }})
+			p.object(n, at, map[string]func(*yaml.Node, string){
+				"key": func(n *yaml.Node, at string) { r.SchemaKey = p.key(n, at) },
+			})
 			if r.SchemaKey == "" {
 				p.mistake(n, at, "names no key: write {key: app.schema.json}")
 			}

@@ -38,7 +38,9 @@ func DefaultSteps() []Step { return []Step{{Pods: 1}, {Share: 0.05}, {Share: 0.2
 
 // Default returns the settings of an empty annotation.
 func Default() Settings {
-	return Settings{Steps: DefaultSteps(), Pause: DefaultPause, Check: CheckReady, OnFailure: Revert, Evidence: EvidenceFiles}
+	return Settings{
+		Steps: DefaultSteps(), Pause: DefaultPause, Check: CheckReady, OnFailure: Revert, Evidence: EvidenceFiles,
+	}
 }
 
 // Step is a number of pods or, if that is zero, a share of the pods, above 0 and at most 1.
@@ -132,7 +134,8 @@ func (m Mistake) String() string {
 
 // SameSteps reports whether objects with these settings can be released together.
 func (s Settings) SameSteps(other Settings) bool {
-	if len(s.Steps) != len(other.Steps) || s.Pause != other.Pause || s.Check != other.Check || s.OnFailure != other.OnFailure ||
+	if len(s.Steps) != len(other.Steps) || s.Pause != other.Pause || s.Check != other.Check ||
+		s.OnFailure != other.OnFailure ||
 		s.Evidence != other.Evidence {
 		return false
 	}

@@ -175,7 +175,9 @@ type operation struct {
 
 // Write writes the annotations of a stable copy and, if it is not nil, the content of its source.
 // It fails with a conflict if the copy has another version by now.
-func (w Writer) Write(ctx context.Context, stable Object, annotations map[string]string, source *Object) (Object, error) {
+func (w Writer) Write(
+	ctx context.Context, stable Object, annotations map[string]string, source *Object,
+) (Object, error) {
 	patch := []operation{
 		{Op: "add", Path: "/metadata/resourceVersion", Value: stable.Version},
 		{Op: "add", Path: "/metadata/annotations", Value: annotations},
@@ -194,13 +196,15 @@ func (w Writer) Write(ctx context.Context, stable Object, annotations map[string
 	}
 	options := metav1.PatchOptions{FieldManager: w.Manager}
 	if stable.Ref.Kind == api.Secret {
-		s, err := w.Client.CoreV1().Secrets(stable.Ref.Namespace).Patch(ctx, stable.Ref.Name, types.JSONPatchType, text, options)
+		s, err := w.Client.CoreV1().Secrets(stable.Ref.Namespace).Patch(ctx, stable.Ref.Name, types.JSONPatchType, text,
+			options)
 		if err != nil {
 			return Object{}, fmt.Errorf("write %s: %w", stable.Ref, err)
 		}
 		return ofSecret(s), nil
 	}
-	m, err := w.Client.CoreV1().ConfigMaps(stable.Ref.Namespace).Patch(ctx, stable.Ref.Name, types.JSONPatchType, text, options)
+	m, err := w.Client.CoreV1().ConfigMaps(stable.Ref.Namespace).Patch(ctx, stable.Ref.Name, types.JSONPatchType, text,
+		options)
 	if err != nil {
 		return Object{}, fmt.Errorf("write %s: %w", stable.Ref, err)
 	}

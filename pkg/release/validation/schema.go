@@ -86,7 +86,8 @@ func (k *checker) schemaProblems(d document, found []*jsonschema.ValidationError
 func (k *checker) schemaProblem(line int, e *jsonschema.ValidationError) {
 	keyword := e.ErrorKind.KeywordPath()
 	if k.content.IsSecret {
-		k.problem(k.rule.Key, line, "does not match the schema in %s (%s)", k.rule.SchemaKey, strings.Join(keyword[:min(1, len(keyword))], ""))
+		k.problem(k.rule.Key, line, "does not match the schema in %s (%s)", k.rule.SchemaKey,
+			strings.Join(keyword[:min(1, len(keyword))], ""))
 		return
 	}
 	at := "the whole"

@@ -153,7 +153,8 @@ func (k *checker) pair() {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		k.problem(k.rule.Pair.Cert, 0, "is not the certificate of the key in %s, or not both are PEM%s", k.rule.Pair.Key, k.detail(err))
+		k.problem(k.rule.Pair.Cert, 0, "is not the certificate of the key in %s, or not both are PEM%s", k.rule.Pair.Key,
+			k.detail(err))
 		return
 	}
 	for i, der := range pair.Certificate {

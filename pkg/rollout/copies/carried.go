@@ -106,7 +106,9 @@ func (c Carried) size() int {
 
 // PutOn gives a copy what is carried.
 func (c Carried) PutOn(o *metav1.ObjectMeta) {
-	for annotation, values := range map[string]map[string]string{CopiedLabels: c.Labels, CopiedAnnotations: c.Annotations} {
+	for annotation, values := range map[string]map[string]string{
+		CopiedLabels: c.Labels, CopiedAnnotations: c.Annotations,
+	} {
 		if len(values) > 0 {
 			o.Annotations[annotation] = list(values)
 		}
@@ -119,7 +121,9 @@ func (c Carried) PutOn(o *metav1.ObjectMeta) {
 // of before. A key with no value is removed.
 func (c Carried) Patch(before Carried) (labels, annotations map[string]any) {
 	labels, annotations = changed(before.Labels, c.Labels), changed(before.Annotations, c.Annotations)
-	for annotation, values := range map[string]map[string]string{CopiedLabels: c.Labels, CopiedAnnotations: c.Annotations} {
+	for annotation, values := range map[string]map[string]string{
+		CopiedLabels: c.Labels, CopiedAnnotations: c.Annotations,
+	} {
 		annotations[annotation] = nil
 		if len(values) > 0 {
 			annotations[annotation] = list(values)

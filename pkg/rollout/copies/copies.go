@@ -141,12 +141,13 @@ func Copyable(source *corev1.Secret) error {
 	case corev1.SecretTypeServiceAccountToken:
 		// One that names no account is invalid, and one that does is a second token that Kubernetes
 		// fills or deletes.
-		return fmt.Errorf("secret/%s is of type %s and %w: it is the token of one service account, which Kubernetes manages; "+
-			"take it off the list, and mount a projected serviceAccountToken instead", source.Name, source.Type, ErrNotCopyable)
+		return fmt.Errorf("secret/%s is of type %s and %w: it is the token of one service account, which "+
+			"Kubernetes manages; take it off the list, and mount a projected serviceAccountToken instead", source.Name,
+			source.Type, ErrNotCopyable)
 	case corev1.SecretTypeBootstrapToken:
 		// Kubernetes deletes it when it expires, even if something uses it.
-		return fmt.Errorf("secret/%s is of type %s and %w: it counts under its own name only, and Kubernetes deletes it when "+
-			"it expires; take it off the list", source.Name, source.Type, ErrNotCopyable)
+		return fmt.Errorf("secret/%s is of type %s and %w: it counts under its own name only, and Kubernetes "+
+			"deletes it when it expires; take it off the list", source.Name, source.Type, ErrNotCopyable)
 	default:
 		return nil
 	}

@@ -96,5 +96,5 @@ func (w writer) bytes(b []byte) {
 }
 
 func (w writer) length(n int) {
-	_, _ = w.Write(binary.BigEndian.AppendUint64(w.AvailableBuffer(), uint64(n))) //nolint:gosec // A length is not negative.
+	_, _ = w.Write(binary.BigEndian.AppendUint64(w.AvailableBuffer(), uint64(n))) //nolint:gosec // A length.
 }

@@ -54,7 +54,8 @@ func IsMarkedAs(source api.Ref, name string, annotations map[string]string) bool
 func Restore[O Object](object O, source api.Ref) (labels, annotations map[string]any, err error) {
 	o := inspect(object)
 	if o.immutable == nil || !*o.immutable || o.kind != source.Kind || Name(source.Name, o.digest) != o.GetName() {
-		return nil, nil, fmt.Errorf("%s %s/%s %w: delete it, or rename it if it is yours", o.kind.Resource(), o.GetNamespace(), o.GetName(), ErrNotThatCopy)
+		return nil, nil, fmt.Errorf("%s %s/%s %w: delete it, or rename it if it is yours", o.kind.Resource(),
+			o.GetNamespace(), o.GetName(), ErrNotThatCopy)
 	}
 	labels = map[string]any{Label: LabelValue(source.Name), ManagedByLabel: ManagedBy}
 	return labels, map[string]any{SourceAnnotation: source.String(), DigestAnnotation: o.digest.String()}, nil

@@ -150,7 +150,8 @@ func bytesOf(objects []api.Ref) int {
 func matchAll(patterns []string, used []api.Ref) matches {
 	var m matches
 	if size := bytesOf(used); size > mostNameBytes {
-		m.mistakes = []string{fmt.Sprintf("its regular expressions choose among names of %d bytes together, more than %d: write the names",
+		m.mistakes = []string{fmt.Sprintf("its regular expressions choose among names of %d bytes together, more than %d: "+
+			"write the names",
 			size, mostNameBytes)}
 		return m
 	}
@@ -176,7 +177,9 @@ func match(pattern string, used []api.Ref) ([]api.Ref, error) {
 		return nil, fmt.Errorf("is neither a name nor a regular expression: %w", err)
 	}
 	expression.Longest() // A match of the whole name is the longest one.
-	matched := slices.DeleteFunc(slices.Clone(used), func(o api.Ref) bool { return expression.FindString(o.Name) != o.Name })
+	matched := slices.DeleteFunc(slices.Clone(used), func(o api.Ref) bool {
+		return expression.FindString(o.Name) != o.Name
+	})
 	if len(matched) == 0 {
 		return nil, errors.New("matches nothing that the pod template uses: write the names")
 	}

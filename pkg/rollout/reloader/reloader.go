@@ -133,7 +133,8 @@ func (w Workload) Triggers(markOf func(api.Ref) Mark) ([]api.Ref, error) {
 	}
 	slices.SortFunc(found, trigger.Compare)
 	if found = slices.Compact(found); len(found) > trigger.MaxObjects {
-		mistakes = append(mistakes, fmt.Sprintf("annotations of %s make %d objects triggers, more than %d", domain, len(found), trigger.MaxObjects))
+		mistakes = append(mistakes,
+			fmt.Sprintf("annotations of %s make %d objects triggers, more than %d", domain, len(found), trigger.MaxObjects))
 		found = nil
 	}
 	if len(mistakes) > 0 {

@@ -110,7 +110,9 @@ func (f Facts) ofConfig(config trigger.Config) State {
 	case isKnown && !mark.IsFor(newest):
 		return f.waiting(edited(newest, config))
 	case !isUndone && mark.IsUndone():
-		return f.orPaused(State{Name: NoEdit, Why: "the last change was undone, and no source was edited since; the next edit is rolled out"})
+		return f.orPaused(State{
+			Name: NoEdit, Why: "the last change was undone, and no source was edited since; the next edit is rolled out",
+		})
 	default:
 		return f.orPaused(State{Name: Undone, Why: f.undone()})
 	}
@@ -187,7 +189,10 @@ func (f Facts) progress() State {
 	counts := fmt.Sprintf("pods with the new template: %d; available pods: %d", p.Counts.Updated, p.Counts.Available)
 	switch {
 	case p.Exceeded:
-		return State{Name: Stuck, Waits: true, Why: counts + "; the progress deadline has passed: to go back, kubectl rollout undo " + f.Workload.String()}
+		return State{
+			Name: Stuck, Waits: true,
+			Why: counts + "; the progress deadline has passed: to go back, kubectl rollout undo " + f.Workload.String(),
+		}
 	case f.Workload.Paused:
 		return f.orPaused(State{})
 	case !p.Observed:

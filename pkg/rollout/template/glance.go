@@ -35,7 +35,9 @@ func ours(v *corev1.Volume, in Place) map[string]string {
 // Glance searches a template without reading attributes, and takes time in proportion to its size.
 // It returns the uses that other fields have, and the objects that attributes may name: each word
 // of them that wanted reports true for, as a ConfigMap and as a Secret.
-func Glance(t *corev1.PodTemplateSpec, in Place, wanted func(name string) bool) (uses []Use, mentioned map[api.Ref]bool) {
+func Glance(
+	t *corev1.PodTemplateSpec, in Place, wanted func(name string) bool,
+) (uses []Use, mentioned map[api.Ref]bool) {
 	f := finder{in: in, blind: true}
 	f.walk(t)
 	for _, text := range f.texts {

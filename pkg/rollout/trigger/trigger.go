@@ -81,15 +81,18 @@ func ParseObject(text string) (api.Ref, error) {
 	case !found:
 		return api.Ref{}, fmt.Errorf("%.50q names no kind: write %.60q or %.60q", text, "configmap/"+text, "secret/"+text)
 	case !known:
-		return api.Ref{}, fmt.Errorf("%.50q is of kind %.50q, which cannot trigger: write configmap/NAME or secret/NAME", text, kindName)
+		return api.Ref{}, fmt.Errorf("%.50q is of kind %.50q, which cannot trigger: write configmap/NAME or secret/NAME",
+			text, kindName)
 	}
 	namespace, rest, hasNamespace := strings.Cut(name, "/")
 	switch {
 	case hasNamespace && isName(namespace) && isName(rest):
-		return api.Ref{}, fmt.Errorf("%.300q has a namespace: triggers are objects of the workload's own namespace, write %s/%s",
+		return api.Ref{}, fmt.Errorf("%.300q has a namespace: triggers are objects of the workload's own "+
+			"namespace, write %s/%s",
 			text, kind.Resource(), rest)
 	case !isName(name):
-		return api.Ref{}, fmt.Errorf(`%.300q names no object: a name has up to 253 of a-z (lower case), 0-9, "-" and ".", first and last a letter or digit`, text)
+		return api.Ref{}, fmt.Errorf(`%.300q names no object: a name has up to 253 of a-z (lower case), 0-9, `+
+			`"-" and ".", first and last a letter or digit`, text)
 	}
 	return api.Ref{Kind: kind, Name: name}, nil
 }

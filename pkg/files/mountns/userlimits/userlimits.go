@@ -40,7 +40,8 @@ func Enter(t *testing.T) (inside bool) {
 		t.Fatal(err)
 	}
 	pattern := "-test.run=^" + regexp.QuoteMeta(t.Name()) + "$"
-	cmd := exec.CommandContext(t.Context(), path, pattern, "-test.v", "-test.count=1") //nolint:gosec // It is this program.
+	//nolint:gosec // It is this program.
+	cmd := exec.CommandContext(t.Context(), path, pattern, "-test.v", "-test.count=1")
 	cmd.Env = append(os.Environ(), variable+"="+t.Name(), "GOCOVERDIR="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,

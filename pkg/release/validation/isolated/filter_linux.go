@@ -61,8 +61,9 @@ func program(pid int) []unix.SockFilter {
 		skip(unix.SYS_CLONE3, 0, 1), verdict(lack),
 		// Threads of this process are made, and are woken by a signal. Other processes are not.
 		skip(unix.SYS_CLONE, 0, 4), load(offsetFirst),
-		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.CLONE_THREAD, Jt: 0, Jf: 1}, verdict(pass), verdict(refuse),
-		skip(unix.SYS_TGKILL, 0, 3), load(offsetFirst), skip(uint32(pid), 0, 1), verdict(pass), //nolint:gosec // It is positive.
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.CLONE_THREAD, Jt: 0, Jf: 1}, verdict(pass),
+		verdict(refuse),
+		skip(unix.SYS_TGKILL, 0, 3), load(offsetFirst), skip(uint32(pid), 0, 1), verdict(pass), //nolint:gosec // Positive.
 		verdict(refuse),
 	)
 }

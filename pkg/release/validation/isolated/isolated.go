@@ -64,7 +64,9 @@ type request struct {
 
 // Check is [validation.Check]. The error is a *LimitError if the rules ask for too much, or if the
 // process died of them, and else that of a machine that could not start the process.
-func (c *Checker) Check(ctx context.Context, rules []settings.Rule, content validation.Content) ([]validation.Problem, error) {
+func (c *Checker) Check(
+	ctx context.Context, rules []settings.Rule, content validation.Content,
+) ([]validation.Problem, error) {
 	if len(rules) == 0 {
 		return nil, nil
 	}
