@@ -185,7 +185,8 @@ func (c *Controller) readPods(ctx context.Context, namespace string) {
 		p.reads.note(err)
 		p.reads.end(began, took, version, pods)
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Could not read the pods at the end of a step; it waits", logkeys.Namespace, namespace)
+			klog.FromContext(ctx).Error(err, "Could not read the pods at the end of a step; it waits",
+				logkeys.Namespace, namespace)
 			return
 		}
 		for _, u := range p.unitsOf() {
@@ -196,7 +197,9 @@ func (c *Controller) readPods(ctx context.Context, namespace string) {
 
 // listPods returns the pods of a namespace as they are now, page by page, without those that no
 // release is about. They are nil after an error.
-func (c *Controller) listPods(ctx context.Context, p *podCache, namespace string) (version string, pods map[types.UID]*cachedPod, took time.Duration, err error) {
+func (c *Controller) listPods(
+	ctx context.Context, p *podCache, namespace string,
+) (version string, pods map[types.UID]*cachedPod, took time.Duration, err error) {
 	pods = map[types.UID]*cachedPod{}
 	options := metav1.ListOptions{Limit: podsOfAPage} // Without a version: no cache may answer that is behind.
 	for {
@@ -219,7 +222,9 @@ func (c *Controller) listPods(ctx context.Context, p *podCache, namespace string
 	}
 }
 
-func (c *Controller) podsPage(ctx context.Context, namespace string, options metav1.ListOptions) (*corev1.PodList, error) {
+func (c *Controller) podsPage(
+	ctx context.Context, namespace string, options metav1.ListOptions,
+) (*corev1.PodList, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
 	return c.cfg.Client.CoreV1().Pods(namespace).List(ctx, options)
