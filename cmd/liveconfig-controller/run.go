@@ -146,7 +146,7 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	if cfg.releases {
 		c := releases.Config{Events: events, Queues: queues, Panics: panics}
 		if cfg.evidence {
-			c.Drivers = drivers{nodes.New(cluster, client, cfg.driverNamespace)}
+			c.Drivers = drivers{nodes.NewWithin(cluster, client, cfg.driverNamespace, reportLimits)}
 		}
 		if p.releases, err = newReleases(cfg, p, c); err != nil {
 			return nil, err
@@ -182,10 +182,14 @@ func newReleases(cfg config, p *parts, c releases.Config) (*releases.Controller,
 // drivers asks the drivers of nodes through port-forwards.
 type drivers struct{ *nodes.Drivers }
 
+// reportLimits leave room in the container. A namespace with 500 volumes on one node has some 500
+// KiB of reports, and a decoded report takes a few times its length.
+var reportLimits = nodes.Limits{Report: 2 << 20, AtOnce: 4}
+
 // Ask returns an answer for each node.
-func (d drivers) Ask(ctx context.Context, names []string) map[string]releases.Answer {
+func (d drivers) Ask(ctx context.Context, namespace string, names []string) map[string]releases.Answer {
 	answers := map[string]releases.Answer{}
-	for node, answer := range d.Reports(ctx, names) {
+	for node, answer := range d.ReportsOf(ctx, names, namespace) {
 		if answer.Err != nil { // A nil one would be an error that is not nil.
 			answers[node] = releases.Answer{Err: answer.Err}
 		} else {

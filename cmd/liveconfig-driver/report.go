@@ -106,11 +106,12 @@ func (p *parts) summary() telemetry.Summary {
 	return s
 }
 
-// serveStatus writes the state of all volumes, or of those of one pod.
+// serveStatus writes the state of all volumes, or of those of one pod or one namespace.
 func (p *parts) serveStatus(cfg config) http.Handler {
 	started := time.Now()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		match := func(api.Pod) bool { return true }
+		namespace := r.URL.Query().Get("namespace")
+		match := func(pod api.Pod) bool { return namespace == "" || pod.Namespace == namespace }
 		if wanted := r.URL.Query().Get("pod"); wanted != "" {
 			if namespace, name, ok := strings.Cut(wanted, "/"); !ok || namespace == "" || name == "" ||
 				strings.Contains(name, "/") {

@@ -14,6 +14,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,8 @@ const (
 	atOnce = 16
 	// fewNodes is for how many nodes each driver's pod is looked for by itself.
 	fewNodes = 8
+	// largestHead is far above the size of the head of an answer.
+	largestHead = 64 << 10
 	// pageSize is how many pods are asked for at once.
 	pageSize = 500
 	// largestReport is far above the size of a report.
@@ -50,6 +53,7 @@ type Drivers struct {
 	config    *rest.Config
 	client    kubernetes.Interface
 	namespace string
+	limits    Limits
 	// asking limits how many nodes are asked at the same time.
 	asking *semaphore.Weighted
 	// reading shares the report of a node among concurrent callers.
@@ -58,9 +62,24 @@ type Drivers struct {
 	pods sync.Map
 }
 
-// New returns the drivers whose pods are in a namespace.
+// Limits bound the memory that answers take: texts of users are in them.
+type Limits struct {
+	// Report is how many bytes a report may have.
+	Report int64
+	// AtOnce is how many nodes are asked at the same time.
+	AtOnce int64
+}
+
+// New returns the drivers whose pods are in a namespace, for a command that ends.
 func New(config *rest.Config, client kubernetes.Interface, namespace string) *Drivers {
-	return &Drivers{config: config, client: client, namespace: namespace, asking: semaphore.NewWeighted(atOnce)}
+	return NewWithin(config, client, namespace, Limits{Report: largestReport, AtOnce: atOnce})
+}
+
+// NewWithin is New for a process that must stay within limits.
+func NewWithin(config *rest.Config, client kubernetes.Interface, namespace string, limits Limits) *Drivers {
+	return &Drivers{
+		config: config, client: client, namespace: namespace, limits: limits, asking: semaphore.NewWeighted(limits.AtOnce),
+	}
 }
 
 // Unavailable is the reason why there is no report of a node.
@@ -133,6 +152,11 @@ func UnaskedIn(answers map[string]Answer) []Unasked {
 // of each. It caches the pods of the drivers, and no report. Concurrent callers share the report of
 // a node.
 func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer {
+	return d.ReportsOf(ctx, nodes, "")
+}
+
+// ReportsOf is Reports about the pods of one namespace. An older driver reports all pods.
+func (d *Drivers) ReportsOf(ctx context.Context, nodes []string, namespace string) map[string]Answer {
 	d.learn(ctx, nodes)
 	answers := make(map[string]Answer, len(nodes))
 	var mu sync.Mutex // Guards answers.
@@ -140,7 +164,7 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 	for _, node := range nodes {
 		all.Go(func() {
 			var answer Answer
-			reading := d.reading.DoChan(node, func() (any, error) { return d.read(ctx, node), nil })
+			reading := d.reading.DoChan(node+"/"+namespace, func() (any, error) { return d.read(ctx, node, namespace), nil })
 			select {
 			case result := <-reading:
 				answer, _ = result.Val.(Answer)
@@ -156,7 +180,7 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 	return answers
 }
 
-func (d *Drivers) read(ctx context.Context, node string) Answer {
+func (d *Drivers) read(ctx context.Context, node, namespace string) Answer {
 	if err := d.asking.Acquire(ctx, 1); err != nil {
 		return Answer{Err: d.unavailable(node, "there was no time left", err)}
 	}
@@ -172,7 +196,7 @@ func (d *Drivers) read(ctx context.Context, node string) Answer {
 		p = found
 		d.pods.Store(node, p)
 	}
-	report, err := d.ask(ctx, p)
+	report, err := d.ask(ctx, p, namespace)
 	if err != nil {
 		d.pods.Delete(node) // The next pod may do better.
 		return Answer{Err: d.explain(ctx, node, p, err)}
@@ -180,9 +204,12 @@ func (d *Drivers) read(ctx context.Context, node string) Answer {
 	return Answer{Report: report}
 }
 
-func (d *Drivers) ask(ctx context.Context, p pod) (statusz.Report, error) {
-	// The driver answers requests to its own host alone.
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/statusz", http.NoBody)
+func (d *Drivers) ask(ctx context.Context, p pod, namespace string) (statusz.Report, error) {
+	at := "http://localhost/statusz" // The driver answers requests to its own host alone.
+	if namespace != "" {
+		at += "?namespace=" + url.QueryEscape(namespace)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)
 	if err != nil {
 		return statusz.Report{}, err
 	}
@@ -196,7 +223,7 @@ func (d *Drivers) ask(ctx context.Context, p pod) (statusz.Report, error) {
 	if err := request.Write(c); err != nil {
 		return statusz.Report{}, c.explain(ctx, err)
 	}
-	response, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, largestReport)), request)
+	response, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, d.limits.Report+largestHead)), request)
 	if err != nil {
 		return statusz.Report{}, c.explain(ctx, err)
 	}
@@ -204,16 +231,19 @@ func (d *Drivers) ask(ctx context.Context, p pod) (statusz.Report, error) {
 	if response.StatusCode != http.StatusOK {
 		return statusz.Report{}, fmt.Errorf("/statusz answers %s", response.Status)
 	}
-	return read(response.Body)
+	return read(response.Body, d.limits.Report)
 }
 
 // errNewer is of a report in a schema that is not known here.
 var errNewer = errors.New("update the plugin")
 
-func read(body io.Reader) (statusz.Report, error) {
-	text, err := io.ReadAll(body)
-	if err != nil {
+func read(body io.Reader, most int64) (statusz.Report, error) {
+	text, err := io.ReadAll(io.LimitReader(body, most+1))
+	switch {
+	case err != nil:
 		return statusz.Report{}, fmt.Errorf("read the status: %w", err)
+	case int64(len(text)) > most:
+		return statusz.Report{}, fmt.Errorf("the status has more than %d bytes", most)
 	}
 	report, err := statusz.Read(bytes.NewReader(text))
 	var head struct {

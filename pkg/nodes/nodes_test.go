@@ -127,6 +127,11 @@ func pipe(r *http.Request, stream httpstream.Stream, address string) error {
 // start runs the cluster and the driver.
 func (c *cluster) start(t *testing.T) *nodes.Drivers {
 	t.Helper()
+	return c.startWithin(t, nodes.Limits{Report: 1 << 20, AtOnce: 16})
+}
+
+func (c *cluster) startWithin(t *testing.T, limits nodes.Limits) *nodes.Drivers {
+	t.Helper()
 	if c.statusz != nil {
 		mux := http.NewServeMux()
 		mux.Handle("GET /statusz", server.Local(c.statusz))
@@ -144,7 +149,7 @@ func (c *cluster) start(t *testing.T) *nodes.Drivers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return nodes.New(config, client, "system")
+	return nodes.NewWithin(config, client, "system", limits)
 }
 
 // driverPod is one that is ready on node-1.
@@ -373,5 +378,28 @@ func TestAPodThatCameAfter(t *testing.T) {
 	}
 	if got := c.lists.Load(); got != 2 {
 		t.Errorf("pods were listed %d times, want again after the failure", got)
+	}
+}
+
+// TestReportsOfANamespace have nothing of other namespaces, so what is in those cannot make them too large.
+func TestReportsOfANamespace(t *testing.T) {
+	t.Parallel()
+	const most = 64 << 10
+	report := func(w http.ResponseWriter, r *http.Request) {
+		volumes := []statusz.Volume{{ID: r.URL.Query().Get("namespace")}}
+		if r.URL.Query().Get("namespace") != "small" {
+			volumes = append(volumes, statusz.Volume{ID: strings.Repeat("x", most)})
+		}
+		_ = statusz.Write(w, statusz.Report{SchemaVersion: statusz.SchemaVersion, Node: "node-1", Volumes: volumes})
+	}
+	c := &cluster{pods: []corev1.Pod{driverPod()}, statusz: http.HandlerFunc(report)}
+	drivers := c.startWithin(t, nodes.Limits{Report: most, AtOnce: 1})
+	answer := drivers.ReportsOf(t.Context(), []string{"node-1"}, "small")["node-1"]
+	if answer.Err != nil || len(answer.Report.Volumes) != 1 || answer.Report.Volumes[0].ID != "small" {
+		t.Errorf("the answer is %+v, want the volume of the namespace", answer)
+	}
+	answer = drivers.ReportsOf(t.Context(), []string{"node-1"}, "large")["node-1"]
+	if answer.Err == nil || !strings.Contains(answer.Err.Error(), "the status has more than 65536 bytes") {
+		t.Errorf("the answer is %v, want that the report is too large", answer.Err)
 	}
 }

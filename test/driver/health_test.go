@@ -181,13 +181,14 @@ func TestStatusAnswersReadersOnly(t *testing.T) {
 		method, path string
 		code         int
 	}{
-		"all":                    {http.MethodGet, "/statusz", http.StatusOK},
-		"a look at the headers":  {http.MethodHead, "/statusz", http.StatusOK},
-		"a pod that is not here": {http.MethodGet, "/statusz?pod=default/none", http.StatusOK},
-		"a write":                {http.MethodPost, "/statusz", http.StatusMethodNotAllowed},
-		"a pod without a name":   {http.MethodGet, "/statusz?pod=default", http.StatusBadRequest},
-		"a path":                 {http.MethodGet, "/statusz?pod=a/b/c", http.StatusBadRequest},
-		"below":                  {http.MethodGet, "/statusz/x", http.StatusNotFound},
+		"all":                     {http.MethodGet, "/statusz", http.StatusOK},
+		"a look at the headers":   {http.MethodHead, "/statusz", http.StatusOK},
+		"a pod that is not here":  {http.MethodGet, "/statusz?pod=default/none", http.StatusOK},
+		"a namespace without any": {http.MethodGet, "/statusz?namespace=none", http.StatusOK},
+		"a write":                 {http.MethodPost, "/statusz", http.StatusMethodNotAllowed},
+		"a pod without a name":    {http.MethodGet, "/statusz?pod=default", http.StatusBadRequest},
+		"a path":                  {http.MethodGet, "/statusz?pod=a/b/c", http.StatusBadRequest},
+		"below":                   {http.MethodGet, "/statusz/x", http.StatusNotFound},
 	}
 	for name, tc := range tests {
 		r, err := http.NewRequestWithContext(t.Context(), tc.method, "http://"+b.HTTP+tc.path, http.NoBody)

@@ -10,18 +10,22 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 )
 
 // Drivers reports what the files of pods have.
 type Drivers interface {
-	// Ask returns what the drivers of nodes report now, an answer for each.
-	Ask(ctx context.Context, nodes []string) map[string]Answer
+	// Ask returns what the drivers of nodes report now about pods of a namespace, an answer for
+	// each. Other namespaces take no memory and no time of this one.
+	Ask(ctx context.Context, namespace string, nodes []string) map[string]Answer
 }
 
 // Answer is the answer of one driver.
@@ -94,7 +98,17 @@ func (p *proofs) ask(
 	}
 	of.isAsking = true
 	p.running.Go(func() {
-		found := p.find(ctx, u.namespace, pods, wanted)
+		found := map[string]*plan.Proof{}
+		err := workloop.Recover(func() error {
+			p.find(ctx, u.namespace, pods, wanted, found)
+			return nil
+		})
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Could not read what drivers report about a release", logkeys.Key, u.String())
+			for _, pod := range pods {
+				found[pod.UID] = &plan.Proof{At: time.Now(), Missing: "the controller failed on the report; its log has the reason"}
+			}
+		}
 		p.mu.Lock()
 		of.isAsking, of.pods = false, found
 		p.mu.Unlock()
@@ -102,13 +116,14 @@ func (p *proofs) ask(
 	})
 }
 
-// find asks the drivers, and returns what is proven, by UID.
+// find asks the drivers, and adds what they report, by the UIDs of pods.
 func (p *proofs) find(
-	ctx context.Context, namespace string, pods []plan.Pod, wanted map[string]statusz.Version,
-) map[string]*plan.Proof {
+	ctx context.Context, namespace string, pods []plan.Pod,
+	wanted map[string]statusz.Version, found map[string]*plan.Proof,
+) {
 	giveBack, err := p.limit.Take(ctx, namespace)
 	if err != nil {
-		return nil // The controller ends.
+		return // The controller ends.
 	}
 	defer giveBack()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -117,19 +132,17 @@ func (p *proofs) find(
 	for _, pod := range pods {
 		nodes[pod.Node] = struct{}{}
 	}
-	answers := p.drivers.Ask(ctx, slices.Sorted(maps.Keys(nodes)))
-	found := make(map[string]*plan.Proof, len(pods))
+	answers := p.drivers.Ask(ctx, namespace, slices.Sorted(maps.Keys(nodes)))
 	for _, pod := range pods {
 		found[pod.UID] = &plan.Proof{At: time.Now(), Missing: answers[pod.Node].missing(pod, wanted)}
 	}
-	return found
 }
 
 // missing returns why it is not proven that the files of a pod have the candidates with these
 // versions; empty if it is.
 func (a Answer) missing(pod plan.Pod, wanted map[string]statusz.Version) string {
 	if a.Err != nil {
-		return a.Err.Error()
+		return brief(a.Err.Error())
 	}
 	for _, name := range pod.Objects {
 		version, isWanted := wanted[name]
@@ -169,9 +182,14 @@ func lacks(v statusz.Volume, name string) string {
 	if v.Problem == nil {
 		return fmt.Sprintf("volume %q has another version of %s", v.Name, name)
 	}
+	return fmt.Sprintf("volume %q is not current: %s", v.Name, brief(v.Problem.Message))
+}
+
+// brief returns the beginning of a text that becomes a part of an annotation.
+func brief(text string) string {
 	const most = 300
-	line, _, _ := strings.Cut(v.Problem.Message, "\n")
-	return fmt.Sprintf("volume %q is not current: %s", v.Name, strings.ToValidUTF8(line[:min(len(line), most)], ""))
+	line, _, _ := strings.Cut(text, "\n")
+	return strings.ToValidUTF8(line[:min(len(line), most)], "")
 }
 
 func (p *proofs) forget(u unit) {

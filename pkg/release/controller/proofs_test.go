@@ -20,12 +20,16 @@ type fakeDrivers struct {
 	mu      sync.Mutex // Guards the fields below.
 	answers map[string]Answer
 	asked   int
+	panics  int // How many answers are panics first.
 }
 
-func (d *fakeDrivers) Ask(_ context.Context, nodes []string) map[string]Answer {
+func (d *fakeDrivers) Ask(_ context.Context, _ string, nodes []string) map[string]Answer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked++
+	if d.panics--; d.panics >= 0 {
+		panic("poison")
+	}
 	answers := map[string]Answer{}
 	for _, node := range nodes {
 		answers[node] = d.answers[node]
@@ -115,5 +119,36 @@ func (p *proofs) expire() {
 			old[uid] = &plan.Proof{At: proof.At.Add(-time.Minute), Missing: proof.Missing}
 		}
 		of.pods = old
+	}
+}
+
+// TestAPanicOverAReport ends neither the controller nor the release: drivers are asked again.
+func TestAPanicOverAReport(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, aPod{"one", "x", "1", false, volumes(map[string]string{"configMap": "web"})})
+	drivers := &fakeDrivers{answers: map[string]Answer{"1": {Volumes: []statusz.Volume{reported("one", "edit-2")}}}, panics: 1}
+	f.c.proofs.drivers = drivers
+	const settings = "{steps: [1], pause: 0s}"
+	f.set("web", settings, "1")
+	f.until("there is a stable copy", func() bool { return f.hasCopy("web") })
+	f.set("web", settings, "2")
+	f.until("it waits", func() bool { return strings.Contains(f.exposure("web").Reason, "its log has the reason") })
+	f.c.proofs.expire()
+	f.until("it is promoted", func() bool { return f.count(ReasonPromoted) == 1 })
+}
+
+// TestALongAnswerIsCut: it becomes a part of an annotation.
+func TestALongAnswerIsCut(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	for _, a := range []Answer{
+		{Err: errors.New(long)},
+		{Volumes: []statusz.Volume{{Problem: &statusz.Problem{Message: long}, Pod: statusz.Pod{UID: "u"}, Sources: []statusz.Source{{Kind: "ConfigMap", Name: "web"}}}}},
+	} {
+		pod := plan.Pod{UID: "u", Objects: []string{"configmap/web"}}
+		got := a.missing(pod, map[string]statusz.Version{"configmap/web": {UID: "1"}})
+		if got == "" || len(got) > 400 {
+			t.Errorf("the reason has %d bytes", len(got))
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 )
 
@@ -181,7 +182,13 @@ func (c *Controller) readPods(ctx context.Context, namespace string) {
 		}
 		defer giveBack()
 		began := time.Now()
-		version, pods, took, err := c.listPods(ctx, p, namespace)
+		var version string
+		var pods map[types.UID]*cachedPod
+		var took time.Duration
+		err = workloop.Recover(func() (err error) {
+			version, pods, took, err = c.listPods(ctx, p, namespace)
+			return err
+		})
 		p.reads.note(err)
 		p.reads.end(began, took, version, pods)
 		if err != nil {
