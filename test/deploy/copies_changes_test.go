@@ -19,7 +19,7 @@ type tryToChange struct {
 	name string
 	// patch is a merge patch; empty for a deletion with options.
 	patch, options string
-	// want is a part of the refusal; empty if there is none.
+	// want is a part of the error; empty if the request is to succeed.
 	want string
 }
 

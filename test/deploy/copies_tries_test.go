@@ -23,7 +23,7 @@ type try struct {
 	// what is tried, as SECURITY.md shows it.
 	what   string
 	change func(*written)
-	// want is a part of the refusal; empty if there is none.
+	// want is a part of the error; empty if the request is to succeed.
 	want string
 	// ofSecrets is true for what a ConfigMap has not.
 	ofSecrets bool

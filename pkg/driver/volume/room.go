@@ -79,8 +79,8 @@ func (h held) borrow(rendered int64, mustGo bool) (giveBack func(), err error) {
 	}, nil
 }
 
-// reserve takes the room for the files of a tree beside those that are there. If there is none, the
-// volume is synced again as soon as there is. Files that must go do not wait for room.
+// reserve takes the room for the files of a tree beside those that are there. If the node has too
+// little, the volume is synced again as soon as it has enough. Files that must go do not wait.
 func (h held) reserve(view View, w write) error {
 	if !h.isLive() {
 		return nil // admitFiles has taken it.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 )
 
 // choice is which pods have a candidate.
@@ -126,4 +127,32 @@ func (c choice) shownFrom(position float64) (uids []string) {
 	}
 	slices.Sort(uids)
 	return uids
+}
+
+// share adds pods to an exposure until a step is reached, Ready ones before others and then those
+// at the lowest positions; if the step is for few pods, on different nodes. If that names too many
+// pods beside the threshold, only positions count. Pods that have the candidate keep it. A share is
+// a threshold too, by which new pods have their part of it; a number of pods is a list of them.
+func (r run) share(e release.Exposure, step settings.Step) release.Exposure {
+	e.Digest = r.changed[0].Candidate // With one object that is what positions come from.
+	for attempt, by := range []order{readyFirst, byPosition} {
+		c := newChoice(e, r.Pods, by)
+		wanted := step.Pods
+		if wanted == 0 {
+			const rounding = 1e-9 // 29 % of 100 pods are 29.
+			wanted = max(1, int(step.Share*float64(len(Running(r.Unit)))+rounding))
+		}
+		if attempt == 0 && wanted <= mostNodes { // More are on many nodes anyway.
+			c.spread()
+		}
+		c.show(wanted)
+		shared := e
+		if step.Pods == 0 {
+			shared.Threshold = max(e.Threshold, min(step.Share, c.firstHidden()))
+		}
+		if shared.Pods = c.shownFrom(shared.Threshold); len(shared.Pods) <= release.MostPods {
+			return shared
+		}
+	}
+	return e // No step names so many pods: see the limits of settings.
 }

@@ -95,8 +95,8 @@ func (p Pod) crash(c Container) string {
 	return fmt.Sprintf("has the container %s, which ended with exit code %d", c.Name, c.ExitCode)
 }
 
-// restartsUntil returns until when a pod may take to become Ready again whose container has ended
-// with exit code 0; zero if there is none.
+// restartsUntil returns when a pod must be Ready again whose container has ended with exit code 0.
+// It is zero for a pod that is Ready, or whose containers have not ended so.
 func (p Pod) restartsUntil(since time.Time, pause time.Duration) (until time.Time) {
 	exited := p.ends(since).exited
 	if p.IsReady || exited.IsZero() || p.Before != nil && !p.Before.IsReady {

@@ -59,8 +59,8 @@ func (r run) failure(e release.Exposure) string {
 	return ""
 }
 
-// restarting returns how long pods may still take that have the candidate and are being started
-// again by it. It is zero if there is none: a failure that is due ends the release before.
+// restarting returns how much longer the release waits for pods that exited to read the candidate
+// and are starting again. It is zero if no pod is doing that.
 func (r run) restarting(e release.Exposure) (rest time.Duration) {
 	if r.Settings.Check == settings.CheckNone || e.State == release.Promoting {
 		return 0
@@ -71,6 +71,13 @@ func (r run) restarting(e release.Exposure) (rest time.Duration) {
 		}
 	}
 	return rest
+}
+
+// isDisrupted reports whether pods have the candidate, and none of them can prove anything.
+func (r run) isDisrupted(e release.Exposure) bool {
+	isWatched := e.State.IsStep() && r.Settings.Check == settings.CheckReady
+	return isWatched && !r.isShown(e) &&
+		slices.ContainsFunc(r.Pods, func(p Pod) bool { return p.IsDisrupted && r.hasCandidate(e, p) })
 }
 
 func (r run) hasCandidate(e release.Exposure, p Pod) bool { return e.Shows(p.UID, e.Digest) }

@@ -220,13 +220,6 @@ func (r run) isShown(e release.Exposure) bool {
 	return slices.ContainsFunc(r.Pods, func(p Pod) bool { return p.runs() && r.hasCandidate(e, p) })
 }
 
-// isDisrupted reports whether pods have the candidate, and none of them can prove anything.
-func (r run) isDisrupted(e release.Exposure) bool {
-	isWatched := e.State.IsStep() && r.Settings.Check == settings.CheckReady
-	return isWatched && !r.isShown(e) &&
-		slices.ContainsFunc(r.Pods, func(p Pod) bool { return p.IsDisrupted && r.hasCandidate(e, p) })
-}
-
 // current returns how far the release of the candidates has come. It is not under way if an object
 // has a candidate that nobody has looked at. A release that has ended stays so, also if an
 // object has another resource version since: only another content is a newer edit.
@@ -355,32 +348,4 @@ func (r run) expose(e release.Exposure) Decision {
 		d.After = max(e.Since.Add(r.pause(e)).Sub(r.Now), time.Millisecond)
 	}
 	return d
-}
-
-// share adds pods to an exposure until a step is reached, Ready ones before others and then those
-// at the lowest positions; if the step is for few pods, on different nodes. If that names too many
-// pods beside the threshold, only positions count. Pods that have the candidate keep it. A share is
-// a threshold too, by which new pods have their part of it; a number of pods is a list of them.
-func (r run) share(e release.Exposure, step settings.Step) release.Exposure {
-	e.Digest = r.changed[0].Candidate // With one object that is what positions come from.
-	for attempt, by := range []order{readyFirst, byPosition} {
-		c := newChoice(e, r.Pods, by)
-		wanted := step.Pods
-		if wanted == 0 {
-			const rounding = 1e-9 // 29 % of 100 pods are 29.
-			wanted = max(1, int(step.Share*float64(len(Running(r.Unit)))+rounding))
-		}
-		if attempt == 0 && wanted <= mostNodes { // More are on many nodes anyway.
-			c.spread()
-		}
-		c.show(wanted)
-		shared := e
-		if step.Pods == 0 {
-			shared.Threshold = max(e.Threshold, min(step.Share, c.firstHidden()))
-		}
-		if shared.Pods = c.shownFrom(shared.Threshold); len(shared.Pods) <= release.MostPods {
-			return shared
-		}
-	}
-	return e // No step names so many pods: see the limits of settings.
 }

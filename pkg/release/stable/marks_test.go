@@ -16,7 +16,7 @@ func TestMark(t *testing.T) {
 	t.Parallel()
 	long := "{group: g, steps: [1, 2, 3], pause: 1h}"
 	for name, tc := range map[string]struct{ stored, of, want metav1.ObjectMeta }{
-		"an object that has nothing to do with releases": {
+		"an object that is not released": {
 			of: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "long"}},
 		},
 		"a released object of a group": {
