@@ -150,8 +150,9 @@ func TestADataLinkThatLeadsOut(t *testing.T) {
 		}
 		must(t, os.Symlink("..1", data+".new"))
 		must(t, os.Rename(data+".new", data))
-		if set.IsCurrent() {
-			t.Error("the set is current after the link was changed")
+		// Where stamps are of ticks, a change in the same tick does not show, and the watcher reads again.
+		if set.IsCurrent() && !set.isYoung() {
+			t.Error("the set is current, and not young, after the link was changed")
 		}
 		if set, err = ReadDir(t.Context(), dir, everyName); err != nil || len(set.Contents[0].Files) != 1 || set.Contents[0].Err != nil {
 			t.Errorf("with a good link: %+v, %v, want one file", set.Contents, err)
