@@ -29,7 +29,8 @@ type Proof struct {
 // prove decides what to do at the end of a step, unless it is proven that pods work with the
 // candidates.
 func (r run) prove(current release.Exposure) (d Decision, isNeeded bool) {
-	isAsked := r.CanProve && r.Settings.Evidence == settings.EvidenceFiles && len(r.Settings.Steps) > 0
+	isStaged := len(r.Settings.Steps) > 0 || r.Settings.Watch > 0
+	isAsked := r.CanProve && r.Settings.Evidence == settings.EvidenceFiles && isStaged
 	if !isAsked || !current.State.IsStep() {
 		return Decision{}, false
 	}

@@ -39,6 +39,7 @@ func Parse(text string) (Settings, []Mistake) {
 	p.object(root, "", map[string]func(*yaml.Node, string){
 		"steps":     func(n *yaml.Node, at string) { s.Steps = p.steps(n, at) },
 		"pause":     func(n *yaml.Node, at string) { s.Pause = p.duration(n, at, longestPause) },
+		"watch":     func(n *yaml.Node, at string) { s.Watch = p.duration(n, at, longestPause) },
 		"check":     func(n *yaml.Node, at string) { s.Check = oneOf(p, n, at, CheckReady, CheckNone) },
 		"onFailure": func(n *yaml.Node, at string) { s.OnFailure = oneOf(p, n, at, Revert, Freeze) },
 		"evidence":  func(n *yaml.Node, at string) { s.Evidence = oneOf(p, n, at, EvidenceFiles, EvidenceNone) },

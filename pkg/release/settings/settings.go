@@ -5,6 +5,7 @@ package settings
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,6 +19,8 @@ type Settings struct {
 	Steps []Step
 	// Pause is how long each step lasts.
 	Pause time.Duration
+	// Watch is for how long all pods have the edit before it becomes stable, beside the steps.
+	Watch time.Duration
 	// Check is what ends a release.
 	Check Check
 	// OnFailure is what follows if the check fails.
@@ -134,17 +137,8 @@ func (m Mistake) String() string {
 
 // SameSteps reports whether objects with these settings can be released together.
 func (s Settings) SameSteps(other Settings) bool {
-	if len(s.Steps) != len(other.Steps) || s.Pause != other.Pause || s.Check != other.Check ||
-		s.OnFailure != other.OnFailure ||
-		s.Evidence != other.Evidence {
-		return false
-	}
-	for i, step := range s.Steps {
-		if step != other.Steps[i] {
-			return false
-		}
-	}
-	return true
+	return slices.Equal(s.Steps, other.Steps) && s.Pause == other.Pause && s.Watch == other.Watch &&
+		s.Check == other.Check && s.OnFailure == other.OnFailure && s.Evidence == other.Evidence
 }
 
 // String returns the step as a person reads it: «1 pod», «5 pods», «25% of the pods».
