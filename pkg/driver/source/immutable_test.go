@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // TestAnImmutableObjectIsNotWatched is the first half of rule 60: nothing is requested any more,
@@ -106,5 +107,30 @@ func TestNewcomersToAnUnchangedImmutableObject(t *testing.T) {
 		stay()
 		b.want(web, known{})
 		b.wantWatches(web, 0, 0)
+	})
+}
+
+// TestAnImmutableObjectOfAReleaseIsWatched: its annotations change, and they decide what pods get.
+func TestAnImmutableObjectOfAReleaseIsWatched(t *testing.T) {
+	bubble(t, func(b *bench) {
+		released := immutable(web, "1")
+		released.Annotations = map[string]string{release.Annotation: ""}
+		stable := immutable(other, "1")
+		stable.Labels = map[string]string{release.StableLabel: web.Name}
+		b.putMap(released)
+		b.putMap(stable)
+		defer b.acquire(web)()
+		defer b.acquire(other)()
+		b.wantWatches(web, 1, 2)
+		b.wantWatches(other, 1, 2)
+
+		b.remove(other) // The controller makes it again.
+		stable = immutable(other, "2")
+		stable.Labels = map[string]string{release.StableLabel: web.Name}
+		b.want(other, holding(b.putMap(stable)))
+		b.wantWatches(other, 1, 2)
+
+		b.want(web, holding(b.putMap(immutable(web, "1")))) // It is not released any more.
+		b.wantWatches(web, 0, 1)
 	})
 }

@@ -78,7 +78,7 @@ func (r *reader) Found(o metav1.Object) *objectwatch.Pause {
 			return false
 		}
 		s.Synced, s.Found, s.Content, s.Release, s.Changed = true, true, content, marks, time.Now()
-		if content.Immutable {
+		if s.isFinished() {
 			s.Err, s.Revoked, s.Polled = nil, false, false // No change can be missed, and the read was allowed.
 		}
 		return true
@@ -133,8 +133,8 @@ func (r *reader) update(change func(*Snapshot) (changed bool)) {
 	if now.Synced {
 		it.isAwaited.Store(false)
 	}
-	if now.Synced && now.Found && now.Content.Immutable && r.key.Identity == identity.Driver() {
-		it.stopLocked() // The content never changes. A pod's reader continues: its access may change.
+	if now.isFinished() && r.key.Identity == identity.Driver() {
+		it.stopLocked() // A pod's reader continues: its access may change.
 	}
 	r.cache.mu.Unlock()
 	if !sameSort(before, now.Err) {

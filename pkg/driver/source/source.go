@@ -58,6 +58,12 @@ type Snapshot struct {
 	Polled bool
 }
 
+// isFinished reports whether no later version of the object matters: its data never changes. The
+// annotations of a released object and of its stable copy do, and they decide what pods get.
+func (s *Snapshot) isFinished() bool {
+	return s.Synced && s.Found && s.Content.Immutable && s.Release == nil
+}
+
 // AbsenceTime is how long an object must be gone to count as deleted. `kubectl replace --force`,
 // and editors of manifests, delete an object and create it again at once, which is one change. A
 // snapshot does not wait for that: see [Snapshot.Changed].

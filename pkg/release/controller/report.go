@@ -214,8 +214,11 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf(
 			"Step %d of %d (%s): the edit is shown to %d of %d pods.", e.Step, len(steps), steps[e.Step-1], shown, all)})
 	default:
-		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf(
-			"The edit is shown to all %d pods, for %s before it is promoted.", all, max(time.Second, m.settings.Watch))})
+		text := fmt.Sprintf("The edit is shown to all %d pods, before it is promoted.", all)
+		if m.settings.Watch > 0 {
+			text = fmt.Sprintf("The edit is shown to all %d pods, for %s before it is promoted.", all, m.settings.Watch)
+		}
+		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonExposed, text})
 	}
 }
 
