@@ -86,6 +86,13 @@ func stableCopy(kind api.Kind, source string) *written {
 	return w
 }
 
+// formerOf returns an object that keeps what a source had before, as the controller makes it.
+func formerOf(kind api.Kind, source string) *written {
+	w := plainObject(kind, source+releases.FormerSuffix)
+	w.meta.Labels, w.meta.Annotations = map[string]string{releases.FormerLabel: releases.LabelOf(source)}, map[string]string{}
+	return w
+}
+
 func resource(kind api.Kind) string { return strings.ToLower(string(kind)) + "s" }
 
 // writes creates an object with the controller's token, in a dry run.
@@ -120,6 +127,12 @@ func TestPageOfTriesWithTheControllersToken(t *testing.T) {
 			if w := stableCopy(kind, "web"); !test.ofSecrets || kind == api.Secret {
 				test.change(w)
 				r.add(t, "create a stable copy", test.what, kind, by.writes(t, by.team, w), test.want)
+			}
+		}
+		for _, test := range triesToCreateFormer() {
+			if w := formerOf(kind, "web"); !test.ofSecrets || kind == api.Secret {
+				test.change(w)
+				r.add(t, "keep former contents", test.what, kind, by.writes(t, by.team, w), test.want)
 			}
 		}
 		for _, test := range by.newExisting(t, kind).triesToChange() {

@@ -171,3 +171,21 @@ func triesToCreateStable() []try {
 		{what: "the name of a release of Helm", change: all(named("sh.helm.release.v1.stable"), labelled(stableOf, "sh.helm.release.v1")), want: "named like tokens"},
 	}
 }
+
+// triesToCreateFormer change an object that keeps former contents before it is created.
+func triesToCreateFormer() []try {
+	const form = "must be those of one source"
+	return []try{
+		{what: "former contents as the controller keeps them", change: annotated(releases.FormerAnnotation, "{}")},
+		{what: "the name of a source", change: named("web"), want: "in .former"},
+		{what: "the name of a stable copy", change: named("web.stable"), want: "in .former"},
+		{what: "the name of those of another source", change: named("foreign.former"), want: form},
+		{what: "another source in the label", change: labelled(releases.FormerLabel, "foreign"), want: form},
+		{what: "the label of a stable copy too", change: labelled(stableOf, "web"), want: "may only write copies"},
+		{what: "immutable", change: func(w *written) { *w.immutable = new(true) }, want: "immutable"},
+		{what: "another label", change: labelled("example.org/a", "b"), want: "its own labels"},
+		{what: "another annotation", change: annotated("example.org/a", "b"), want: "its own annotations"},
+		{what: "an owner", change: ownedBy("apps/v1", "ReplicaSet"), want: "the owners of a copy"},
+		{what: "a token of a node", change: typed(corev1.SecretTypeBootstrapToken), want: "may not write tokens of nodes", ofSecrets: true},
+	}
+}

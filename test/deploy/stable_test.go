@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	releases "github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // TestWhoMayWriteStableCopies: who may create ConfigMaps, and not update «web», cannot decide what the
@@ -57,6 +59,14 @@ func TestWhoMayWriteStableCopies(t *testing.T) {
 			return err
 		}
 	}
+	createFormer := func(name, of string) func() error {
+		return func() error {
+			m := labelledMap(name, "")
+			m.Labels = map[string]string{releases.FormerLabel: of}
+			_, err := author.Create(t.Context(), m, metav1.CreateOptions{})
+			return err
+		}
+	}
 	patch := func(name, text string) func() error {
 		return func() error {
 			_, err := author.Patch(t.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{})
@@ -78,6 +88,8 @@ func TestWhoMayWriteStableCopies(t *testing.T) {
 		"label an object with another name":     {patch("plain", label(`"plain"`)), ""},
 		"create the copy of its object":         {create("mine.stable", "mine"), ""},
 		"create another object":                 {create("other.stable", ""), ""},
+		"keep contents of somebody's object":    {createFormer("web.former", "web"), "you need the right to update configmaps/web in namespace " + in.team},
+		"keep contents of its object":           {createFormer("mine.former", "mine"), ""},
 		"delete somebody's copy":                {remove("owned.stable"), "you need the right to update configmaps/owned"},
 	} {
 		err := test.try()

@@ -114,7 +114,7 @@ func (o *act) because(what string) string {
 const attempts = 20
 
 // errPromoted is why nothing is taken back or frozen.
-var errPromoted = errors.New("it is being promoted; what was promoted is taken back by another edit")
+var errPromoted = errors.New("it is being promoted; use release undo then")
 
 // steer does what is decided until nothing is left to do. The error is for a promotion that is
 // decided; nil if that is what the person wants.
@@ -238,6 +238,16 @@ type group struct {
 // readGroup returns the object with the others of its group. One of them must have an edit that not
 // all pods have.
 func readGroup(ctx context.Context, client kubernetes.Interface, p pair) (group, error) {
+	g, err := readAll(ctx, client, p)
+	if err == nil && len(g.changed()) == 0 {
+		err = fmt.Errorf("%s: all pods have what it has: there is no edit under way; use kubectl liveconfig release undo "+
+			"%s -n %s to take back what was promoted", p.Source.Ref, release.NameOf(p.Source.Ref), p.Source.Ref.Namespace)
+	}
+	return g, err
+}
+
+// readAll returns the object with the others of its group.
+func readAll(ctx context.Context, client kubernetes.Interface, p pair) (group, error) {
 	if p.Copy == nil {
 		return group{}, errNoCopy(p.Source.Ref)
 	}
@@ -258,11 +268,6 @@ func readGroup(ctx context.Context, client kubernetes.Interface, p pair) (group,
 				g.pairs = append(g.pairs, other)
 			}
 		}
-	}
-	if len(g.changed()) == 0 {
-		return group{}, fmt.Errorf("%s: all pods have what it has: there is no edit under way; what was promoted is taken "+
-			"back by another edit",
-			p.Source.Ref)
 	}
 	return g, nil
 }

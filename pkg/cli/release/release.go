@@ -1,4 +1,4 @@
-// Package release is `kubectl liveconfig release`: status, promote, freeze, revert and history.
+// Package release is `kubectl liveconfig release`, which shows and steers releases.
 //
 // It does not know how a release goes on: the controller and the drivers do that.
 package release
@@ -39,7 +39,7 @@ func New(s *session.Session) *cobra.Command {
 			" is checked, shown to some pods, watched,\n" +
 			"and then shown to all or taken back. The object itself is never written.",
 	})
-	c.AddCommand(newStatus(s), newPromote(s), newFreeze(s), newRevert(s), newHistory(s))
+	c.AddCommand(newStatus(s), newPromote(s), newFreeze(s), newRevert(s), newUndo(s), newHistory(s))
 	return c
 }
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
@@ -78,9 +79,13 @@ func shown(state plan.Unit, d plan.Decision) plan.Unit {
 func (c *Controller) candidate(ctx context.Context, m *member) (stable.Object, error) {
 	read, err := c.read(ctx, m.ref())
 	if err == nil && (read.UID != m.source.UID || read.Version != m.source.Version) {
-		err = apierrors.NewConflict(corev1.Resource(m.ref().Kind.Resource()+"s"), m.ref().Name, errChanged)
+		err = conflict(m.ref())
 	}
 	return read, err
+}
+
+func conflict(o api.Ref) error {
+	return apierrors.NewConflict(corev1.Resource(o.Kind.Resource()+"s"), o.Name, errChanged)
 }
 
 // write writes the stable copy of a member. after is how the unit is then. The partners are those
@@ -99,7 +104,7 @@ func (c *Controller) write(
 			return err
 		}
 		if !m.copy.CanBecome(read) {
-			return c.delete(ctx, *m.copy) // The next look creates it again.
+			return c.replace(ctx, m, read)
 		}
 		source = &read
 		reason := "" // A promotion that a person has begun has one.
@@ -130,8 +135,18 @@ func (c *Controller) write(
 	return nil
 }
 
-// createCopies creates the copies of members that have none, from what they have now: that is what
-// pods have. If it breaks a rule, an Event reports that.
+// replace deletes a copy that cannot get the content of its source. The next look creates it again,
+// from what is kept.
+func (c *Controller) replace(ctx context.Context, m *member, content stable.Object) error {
+	if err := c.keep(ctx, m, content, nil); err != nil && !isRefusal(err) {
+		return err
+	}
+	return c.delete(ctx, *m.copy)
+}
+
+// createCopies creates the copies of members that have none: from what a copy had that is gone, or
+// else from what they have now, which is what pods have. If it breaks a rule, an Event reports
+// that.
 func (c *Controller) createCopies(ctx context.Context, u unit, members []*member) error {
 	for _, m := range members {
 		if m.copy != nil || c.cfg.DryRun {
@@ -153,8 +168,12 @@ func (c *Controller) create(ctx context.Context, m *member, members []*member) e
 	if err != nil {
 		return err
 	}
+	content, annotations, err := c.restored(ctx, m, content)
+	if err != nil {
+		return err
+	}
 	c.requests.Spend(m.ref().Namespace)
-	created, err := c.writer.Create(ctx, content, stable.AgreeWith(nil, m.name(), partnersOf(members)))
+	created, err := c.writer.Create(ctx, content, stable.AgreeWith(annotations, m.name(), partnersOf(members)))
 	if err != nil {
 		return err
 	}
@@ -199,7 +218,8 @@ func (c *Controller) clean(ctx context.Context, u unit) (after time.Duration, er
 		c.reports.markFound(u.alone)
 		c.known.forget(copied)
 	}
-	if cached == nil || cached.GetLabels()[release.StableLabel] != release.LabelOf(u.alone.Name) || c.cfg.DryRun {
+	if c.cfg.DryRun || !c.objects.hasLabel(copied, release.StableLabel, u.alone) &&
+		!c.objects.hasLabel(release.FormerOf(u.alone), release.FormerLabel, u.alone) {
 		return 0, nil
 	}
 	source, err := c.current(ctx, u.alone)
@@ -210,6 +230,10 @@ func (c *Controller) clean(ctx context.Context, u unit) (after time.Duration, er
 		if rest := c.reports.goneFor(u.alone, time.Now()); rest < goneTime {
 			return goneTime - rest, nil
 		}
+	}
+	// Former contents go first: no copy may be made from them later, when pods have newer ones.
+	if err := c.forgetFormer(ctx, u.alone); err != nil {
+		return 0, err
 	}
 	old, err := c.current(ctx, copied)
 	if err != nil || old == nil || !old.IsCopyOf(u.alone) {

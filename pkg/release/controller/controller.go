@@ -97,6 +97,7 @@ type Controller struct {
 	pods     *podCaches
 	checks   *checks
 	proofs   *proofs
+	unkept   *unkept
 	noted    sync.Map // The copies with a note of a check, perhaps.
 	known    *knownObjects
 	settings *lastSettings
@@ -121,9 +122,9 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, run: rand.Text(), objects: found, pods: newPodCaches(cfg), checks: newChecks(),
 		proofs: newProofs(cfg.Drivers), known: newKnownObjects(),
-		settings: newLastSettings(),
-		writer:   stable.Writer{Client: cfg.Client, Manager: FieldManager},
-		reading:  fairqueue.NewSemaphoreForEach(readsAtATime, 1), started: time.Now(),
+		settings: newLastSettings(), unkept: &unkept{since: map[api.Ref]time.Time{}},
+		writer:  stable.Writer{Client: cfg.Client, Manager: FieldManager},
+		reading: fairqueue.NewSemaphoreForEach(readsAtATime, 1), started: time.Now(),
 		seen: &seenPods{units: map[unit]*seenOfUnit{}}, reports: newReports(), metrics: newMetrics(),
 		requests: fairqueue.NewAllowance(requestRate, requestBurst), events: fairqueue.NewAllowance(eventRate, eventBurst),
 	}
@@ -208,6 +209,9 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 		return 0, nil // A mistake, a dry run, or the API server refuses the copy: then an Event has the reason.
 	}
 	if err := c.dropNotes(ctx, members); err != nil {
+		return 0, err
+	}
+	if err := c.remember(ctx, members); err != nil {
 		return 0, err
 	}
 	for _, m := range members {

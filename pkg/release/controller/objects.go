@@ -124,6 +124,12 @@ func (c *objects) get(o api.Ref) metav1.Object {
 	return nil
 }
 
+// hasLabel reports whether an object is there whose label names another one.
+func (c *objects) hasLabel(o api.Ref, label string, of api.Ref) bool {
+	found := c.get(o)
+	return found != nil && found.GetLabels()[label] == release.LabelOf(of.Name)
+}
+
 func (c *objects) haveSynced() bool {
 	for _, informers := range c.informers {
 		if slices.ContainsFunc(informers, func(i cache.SharedIndexInformer) bool { return !i.HasSynced() }) {
@@ -152,19 +158,21 @@ func (c *Controller) listen() error {
 	return errors.Join(errs...)
 }
 
-// changed queues what an object belongs to: its own unit, or that of the object whose copy it is.
+// changed queues what an object belongs to: its own unit, or that of the object whose copy it is,
+// or whose former contents it keeps.
 func (c *Controller) changed(o api.Ref, m metav1.Object) {
 	if value, isReleased := annotationOf(m); isReleased {
 		c.queue.Add(unitOf(o, value))
 		c.queue.Add(unit{namespace: o.Namespace, alone: o}) // It may have left a group, or joined one.
 	}
 	name, isCopy := strings.CutSuffix(o.Name, release.Suffix)
-	if !isCopy {
+	name, isFormer := strings.CutSuffix(name, release.FormerSuffix)
+	if !isCopy && !isFormer {
 		return
 	}
 	source := api.Ref{Kind: o.Kind, Namespace: o.Namespace, Name: name}
 	found := c.objects.get(source)
-	if found == nil && m.GetLabels()[release.StableLabel] == "" {
+	if found == nil && m.GetLabels()[release.StableLabel] == "" && m.GetLabels()[release.FormerLabel] == "" {
 		return // Somebody's object that is called like that.
 	}
 	c.queue.Add(unit{namespace: o.Namespace, alone: source})

@@ -30,6 +30,8 @@ const (
 	ReasonRefused = "ReleaseRefused"
 	// ReasonUnwritten: the API server refuses what the stable copy is to have.
 	ReasonUnwritten = "ReleaseStuck"
+	// ReasonNotKept: the API server refuses to keep what the object had before.
+	ReasonNotKept = "ReleaseNotKept"
 	// ReasonWaiting: it is not known that pods have the edit in their files.
 	ReasonWaiting = "ReleaseWaiting"
 	// ReasonExposed: a step has begun.

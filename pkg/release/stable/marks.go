@@ -8,11 +8,14 @@ import (
 )
 
 // Mark adds to the metadata that a cache stores of an object what shows whether the object is
-// released or a stable copy: a label, and of the release annotation only the group. The annotation
-// is read here, once for each event.
+// released, a stable copy, or keeps former contents: a label, and of the release annotation only
+// the group. The annotation is read here, once for each event.
 func Mark(stored *metav1.ObjectMeta, o metav1.Object) {
-	if label := o.GetLabels()[release.StableLabel]; label != "" {
-		stored.Labels = map[string]string{release.StableLabel: label}
+	for _, name := range []string{release.StableLabel, release.FormerLabel} {
+		if label := o.GetLabels()[name]; label != "" {
+			stored.Labels = clone(stored.Labels)
+			stored.Labels[name] = label
+		}
 	}
 	if value, isReleased := o.GetAnnotations()[release.Annotation]; isReleased {
 		stored.Annotations = clone(stored.Annotations)

@@ -1,5 +1,5 @@
-// Package stable reads released objects and writes their stable copies. It does not decide what to
-// write.
+// Package stable reads released objects, and writes their stable copies and what they had before.
+// It does not decide what to write.
 package stable
 
 import (
@@ -33,14 +33,17 @@ type Object struct {
 	Annotation string
 	// Label is that of a stable copy; empty for other objects.
 	Label string
-	// Annotations are all of a stable copy.
+	// FormerOf is the label of an object that keeps former contents; empty for other objects.
+	FormerOf string
+	// Annotations are all of a stable copy, or of an object that keeps former contents.
 	Annotations map[string]string
 	// CreatedAt is when the object was created, by the API server's clock and in whole seconds.
 	CreatedAt time.Time
 
-	secretType corev1.SecretType
-	data       map[string]string // Of a ConfigMap.
-	binaryData map[string][]byte // Of a ConfigMap, or the data of a Secret.
+	isImmutable bool
+	secretType  corev1.SecretType
+	data        map[string]string // Of a ConfigMap.
+	binaryData  map[string][]byte // Of a ConfigMap, or the data of a Secret.
 }
 
 // Data returns the data as files have it.
@@ -93,15 +96,19 @@ func (o Object) Attempt() release.Attempt {
 }
 
 // CanBecome reports whether a stable copy can get the content of an object: the type of a Secret
-// cannot be changed.
-func (o Object) CanBecome(source Object) bool { return o.secretType == source.secretType }
+// cannot be changed, nor can the data of a copy that somebody has made immutable.
+func (o Object) CanBecome(source Object) bool {
+	return o.secretType == source.secretType && !o.isImmutable
+}
 
 func ofConfigMap(m *corev1.ConfigMap) Object {
-	return Object{data: m.Data, binaryData: m.BinaryData}.with(api.ConfigMap, &m.ObjectMeta)
+	o := Object{data: m.Data, binaryData: m.BinaryData, isImmutable: m.Immutable != nil && *m.Immutable}
+	return o.with(api.ConfigMap, &m.ObjectMeta)
 }
 
 func ofSecret(s *corev1.Secret) Object {
-	return Object{binaryData: s.Data, secretType: s.Type}.with(api.Secret, &s.ObjectMeta)
+	o := Object{binaryData: s.Data, secretType: s.Type, isImmutable: s.Immutable != nil && *s.Immutable}
+	return o.with(api.Secret, &s.ObjectMeta)
 }
 
 // with returns the object with what its metadata have, and with the digest.
@@ -111,7 +118,8 @@ func (o Object) with(kind api.Kind, meta *metav1.ObjectMeta) Object {
 	o.Annotation, o.IsReleased = meta.Annotations[release.Annotation]
 	o.Annotation = settings.Cut(o.Annotation)
 	o.Digest, o.CreatedAt = release.Digest(o.Data()), meta.CreationTimestamp.Time
-	if o.Label = meta.Labels[release.StableLabel]; o.Label != "" {
+	o.Label, o.FormerOf = meta.Labels[release.StableLabel], meta.Labels[release.FormerLabel]
+	if o.Label != "" || o.FormerOf != "" {
 		o.Annotations = meta.Annotations
 	}
 	return o
@@ -145,23 +153,27 @@ type Writer struct {
 
 // Create creates the stable copy of an object, with its content and with annotations.
 func (w Writer) Create(ctx context.Context, source Object, annotations map[string]string) (Object, error) {
-	meta := metav1.ObjectMeta{
-		Namespace: source.Ref.Namespace, Name: release.StableOf(source.Ref).Name,
-		Labels: map[string]string{release.StableLabel: release.LabelOf(source.Ref.Name)}, Annotations: annotations,
-	}
+	label := map[string]string{release.StableLabel: release.LabelOf(source.Ref.Name)}
+	source.Ref = release.StableOf(source.Ref)
+	return w.create(ctx, source, label, annotations)
+}
+
+// create creates an object with a content.
+func (w Writer) create(ctx context.Context, o Object, labels, annotations map[string]string) (Object, error) {
+	meta := metav1.ObjectMeta{Namespace: o.Ref.Namespace, Name: o.Ref.Name, Labels: labels, Annotations: annotations}
 	options := metav1.CreateOptions{FieldManager: w.Manager}
-	if source.Ref.Kind == api.Secret {
-		s := &corev1.Secret{ObjectMeta: meta, Type: source.secretType, Data: source.binaryData}
+	if o.Ref.Kind == api.Secret {
+		s := &corev1.Secret{ObjectMeta: meta, Type: o.secretType, Data: o.binaryData}
 		s, err := w.Client.CoreV1().Secrets(meta.Namespace).Create(ctx, s, options)
 		if err != nil {
-			return Object{}, fmt.Errorf("create the stable copy of %s: %w", source.Ref, err)
+			return Object{}, fmt.Errorf("create %s: %w", o.Ref, err)
 		}
 		return ofSecret(s), nil
 	}
-	m := &corev1.ConfigMap{ObjectMeta: meta, Data: source.data, BinaryData: source.binaryData}
+	m := &corev1.ConfigMap{ObjectMeta: meta, Data: o.data, BinaryData: o.binaryData}
 	m, err := w.Client.CoreV1().ConfigMaps(meta.Namespace).Create(ctx, m, options)
 	if err != nil {
-		return Object{}, fmt.Errorf("create the stable copy of %s: %w", source.Ref, err)
+		return Object{}, fmt.Errorf("create %s: %w", o.Ref, err)
 	}
 	return ofConfigMap(m), nil
 }
@@ -260,6 +272,19 @@ func AnnotatePromoted(annotations map[string]string, digest string, at time.Time
 	}
 	delete(annotations, release.ExposureAnnotation)
 	addHistory(annotations, release.Entry{Digest: digest, Outcome: release.Promoted, At: at, Reason: reason})
+	return annotations
+}
+
+// AnnotateUndone returns the annotations of a stable copy that gets an older content. together has
+// the versions of the copies of all objects that are taken back together: until all of them are
+// written, they disagree, and drivers keep the files of volumes that have several of them.
+func AnnotateUndone(annotations map[string]string, e release.Exposure, together map[string]string) map[string]string {
+	annotations = Annotate(annotations, e)
+	delete(annotations, release.TogetherAnnotation)
+	if len(together) > 1 {
+		partners := release.ParsePartners(annotations[release.PartnersAnnotation])
+		setPartners(annotations, partners.Promoted(release.Exposure{With: together}))
+	}
 	return annotations
 }
 
