@@ -238,7 +238,7 @@ type group struct {
 // all pods have.
 func readGroup(ctx context.Context, client kubernetes.Interface, p pair) (group, error) {
 	if p.Copy == nil {
-		return group{}, errNoCopy(p.Source.Ref)
+		return group{}, errNoCopy(p)
 	}
 	g := group{name: settings.GroupOf(p.Source.Annotation), pairs: []pair{p}}
 	if g.name != "" {
@@ -275,7 +275,7 @@ func (g group) again(ctx context.Context, client kubernetes.Interface) (group, e
 		case err != nil:
 			return group{}, err
 		case next.Copy == nil:
-			return group{}, errNoCopy(p.Source.Ref)
+			return group{}, errNoCopy(next)
 		case next.Source.Digest != p.Source.Digest:
 			return group{}, fmt.Errorf("%s was edited meanwhile: nothing more is done", p.Source.Ref)
 		}

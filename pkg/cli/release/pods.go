@@ -13,7 +13,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
-// pod is a pod with the objects that its volumes show.
+// pod is a pod that runs, or is about to, with the objects that its volumes follow.
 type pod struct {
 	name, uid, node string
 	isReady         bool
@@ -32,14 +32,47 @@ func podsIn(ctx context.Context, client kubernetes.Interface, driver, namespace 
 	var pods []pod
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if !hasStarted(p) || hasEnded(p) {
 			continue
 		}
 		next := pod{name: p.Name, uid: string(p.UID), node: p.Spec.NodeName, isReady: isReady(p.Status)}
-		next.places, _ = versions.Places(nil, &p.Spec, p.Namespace, driver) // A volume with mistakes holds nothing.
+		next.places = placesOf(p, driver)
 		pods = append(pods, next)
 	}
 	return pods, nil
+}
+
+// hasStarted reports whether a pod is on a node, as the controller counts pods.
+func hasStarted(p *corev1.Pod) bool {
+	return p.Spec.NodeName != "" || p.Status.Phase == corev1.PodRunning
+}
+
+// hasEnded reports whether no container of a pod will read anything any more.
+func hasEnded(p *corev1.Pod) bool {
+	if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	statuses := p.Status.ContainerStatuses
+	runs := func(s corev1.ContainerStatus) bool { return s.State.Terminated == nil }
+	return p.Spec.RestartPolicy == corev1.RestartPolicyNever && len(statuses) > 0 && !slices.ContainsFunc(statuses, runs)
+}
+
+// placesOf returns where volumes of a pod follow objects. A volume with mistakes holds nothing, and
+// one that never updates has what there was when its pod started.
+func placesOf(p *corev1.Pod, driver string) (places []versions.Place) {
+	for _, v := range p.Spec.Volumes {
+		if v.CSI == nil || v.CSI.Driver != driver {
+			continue
+		}
+		spec, err := api.Parse(v.CSI.VolumeAttributes, p.Namespace)
+		if err != nil || spec.UpdatePolicy == api.UpdateNever {
+			continue
+		}
+		for _, ref := range spec.Refs() {
+			places = append(places, versions.Place{Volume: v.Name, Object: ref, Names: ref})
+		}
+	}
+	return places
 }
 
 func isReady(status corev1.PodStatus) bool {

@@ -74,8 +74,20 @@ func (o *target) one(ctx context.Context, args []string) (kubernetes.Interface, 
 	return client, p, err
 }
 
-func errNoCopy(ref api.Ref) error {
-	return fmt.Errorf("%s has no stable copy yet: see its Events, and whether the controller runs with --releases", ref)
+// errNoCopy is why an object cannot be steered that has no stable copy.
+func errNoCopy(p pair) error {
+	if p.IsTaken {
+		return errors.New(taken(p.Source.Ref))
+	}
+	return fmt.Errorf("%s has no stable copy yet: see its Events, and whether the controller runs with --releases",
+		p.Source.Ref)
+}
+
+// taken explains that an object with the name of a stable copy is none.
+func taken(ref api.Ref) string {
+	return fmt.Sprintf("%s has the name of the stable copy, but not the label %s: %s: no edit reaches more pods; "+
+		"label it again if it is the copy, else delete it",
+		release.StableOf(ref), release.StableLabel, release.LabelOf(ref.Name))
 }
 
 type history struct {
@@ -105,7 +117,7 @@ func (o *history) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if p.Copy == nil {
-		return errNoCopy(p.Source.Ref)
+		return errNoCopy(p)
 	}
 	entries, err := release.ParseHistory(p.Copy.Annotations[release.HistoryAnnotation])
 	if err != nil {

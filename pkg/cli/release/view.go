@@ -1,7 +1,6 @@
 package release
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/nodes"
@@ -95,9 +94,7 @@ func (p pair) view(pods []pod) view {
 	case len(mistakes) > 0:
 		v.State, v.Reason = stateMistaken, mistakes[0].String()
 	case p.IsTaken:
-		v.State, v.Reason = stateMistaken,
-			fmt.Sprintf("%s has the name of the stable copy, but not the label %s: %s; rename or delete it",
-				release.StableOf(p.Source.Ref), release.StableLabel, release.LabelOf(p.Source.Ref.Name))
+		v.State, v.Reason = stateMistaken, taken(p.Source.Ref)
 	}
 	return v
 }
