@@ -55,7 +55,7 @@ func (o *command) difference(ctx context.Context, pod Pod) (string, error) {
 	if live == nil {
 		o.Remark("note: %s: namespace %s has none yet", pod.Object(), pod.Namespace)
 	} else {
-		before = o.wanted(Volumes(*live, o.driver, o.content(ctx)))
+		before = o.wanted(Volumes(*live, o.driver, o.shown(ctx), o.content(ctx)))
 	}
 	for _, v := range before {
 		if v.Err != nil {

@@ -180,7 +180,8 @@ func (o *command) readFile(file manifest.File) error {
 }
 
 func (o *command) volumes(ctx context.Context, pod Pod) []Volume {
-	all := o.wanted(Volumes(pod, o.driver, o.objects(ctx, pod)))
+	ours, objects := o.objects(pod, o.noting(ctx)), o.objects(pod, o.content(ctx))
+	all := o.wanted(Volumes(pod, o.driver, ours, objects))
 	for _, v := range all {
 		o.found = append(o.found, v.Name)
 		if v.Err != nil {
@@ -304,7 +305,7 @@ func (o *command) write(folder *Folder, place string, v Volume) error {
 }
 
 // objects returns what the sources of a pod hold. Files come before the cluster.
-func (o *command) objects(ctx context.Context, pod Pod) Objects {
+func (o *command) objects(pod Pod, cluster Objects) Objects {
 	config, _ := trigger.ParseConfig(pod.Annotations[trigger.ConfigAnnotation]) // Without one there are no copies.
 	sources := versions.Originals(config, pod.Namespace)
 	return func(ref api.Ref) (api.Content, bool, error) {
@@ -320,7 +321,7 @@ func (o *command) objects(ctx context.Context, pod Pod) Objects {
 		if !o.fromCluster {
 			return api.Content{}, false, nil
 		}
-		return o.content(ctx)(ref)
+		return cluster(ref)
 	}
 }
 

@@ -54,13 +54,14 @@ func volumesOf(t *testing.T, volumes, spec string) []preview.Volume {
 	if len(set.Pods) != 1 {
 		t.Fatalf("%d pods, want 1", len(set.Pods))
 	}
-	return preview.Volumes(set.Pods[0], driver, func(ref api.Ref) (api.Content, bool, error) {
+	objects := func(ref api.Ref) (api.Content, bool, error) {
 		if ref.Name == "forbidden" {
 			return api.Content{}, false, errors.New("no rights")
 		}
 		content, found := set.Content(ref)
 		return content, found, nil
-	})
+	}
+	return preview.Volumes(set.Pods[0], driver, objects, objects)
 }
 
 // list returns the list of volumes, and the errors of those that hold nothing.

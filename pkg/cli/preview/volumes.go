@@ -46,13 +46,17 @@ const Liveconfig = "liveconfig"
 const inTreeRoot fs.FileMode = 0o777
 
 // Volumes returns all volumes of a pod that hold ConfigMaps or Secrets, for a driver of that name.
-// The others are passed over.
-func Volumes(pod Pod, driver string, objects Objects) []Volume {
+// The others are passed over. Volumes of the driver are made of ours, and those of Kubernetes' own
+// types of objects.
+func Volumes(pod Pod, driver string, ours, objects Objects) []Volume {
 	var all []Volume
 	named := map[string]bool{}
 	for _, v := range pod.Spec.Volumes {
 		if kind := typeOf(v, driver); kind != "" {
 			b := builder{pod: pod, driver: driver, objects: objects, made: Volume{Name: v.Name, Type: kind}}
+			if kind == Liveconfig {
+				b.objects = ours
+			}
 			b.made.Err = b.volume(v)
 			if named[v.Name] {
 				b.made = Volume{Name: v.Name, Err: errors.New("the API server refuses two volumes of one name")}

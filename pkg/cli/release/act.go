@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
 	"slices"
 	"strings"
 	"time"
@@ -29,13 +28,20 @@ import (
 type act struct {
 	target
 
+	// state is the one that the command ends a release in; empty for one that promotes.
+	state release.State
+	// done is what is printed of each object: «frozen: no other pod gets it».
+	done   string
 	reason string
 	force  bool
+	// because is what is recorded: what was done, by whom and why.
+	because string
 }
 
-func newAct(s *session.Session, c *cobra.Command) *act {
-	o := &act{target: target{Session: s}}
-	c.Flags().StringVar(&o.reason, "reason", "", "why, for the history and for others who look at it")
+func newAct(s *session.Session, state release.State, done string, c *cobra.Command) *act {
+	o := &act{target: target{Session: s}, state: state, done: done}
+	c.Flags().StringVar(&o.reason, "reason", "", "why, for the history and for others who look at it; 500 bytes at most")
+	c.RunE = func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) }
 	return o
 }
 
@@ -49,32 +55,27 @@ func newPromote(s *session.Session) *cobra.Command {
 			"of the annotation must hold. All edits of a group are promoted together.",
 		Example: "  kubectl liveconfig release promote configmap/web",
 	}
-	o := newAct(s, c)
+	o := newAct(s, "", "promoted: all pods get the edit", c)
 	c.Flags().BoolVar(&o.force, "force", false, "promote an edit for which a rule of the annotation does not hold")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		reason := o.because("promoted")
-		return o.steer(c.Context(), args, "promoted: all pods get the edit", func(u plan.Unit) plan.Decision {
-			return plan.Promotion(u, reason)
-		}, nil)
-	}
 	return c
 }
 
 func newFreeze(s *session.Session) *cobra.Command {
-	return newEnd(s, release.Frozen, "frozen: the pods that have the edit keep it, and no other pod gets it",
-		&cobra.Command{
-			Use:         "freeze TYPE/NAME",
-			Annotations: session.Kinds("configmap", "secret"),
-			Short:       "Show an edit to no more pods",
-			Long: "The pods that have the edit keep it, and no other pod gets it, until somebody promotes or reverts it, or " +
-				"edits the object\n" +
-				"again. All edits of a group are frozen together.",
-			Example: "  kubectl liveconfig release freeze configmap/web --reason 'latency is up'",
-		})
+	c := &cobra.Command{
+		Use:         "freeze TYPE/NAME",
+		Annotations: session.Kinds("configmap", "secret"),
+		Short:       "Show an edit to no more pods",
+		Long: "The pods that have the edit keep it, and no other pod gets it, until somebody promotes or reverts it, or " +
+			"edits the object\n" +
+			"again. All edits of a group are frozen together.",
+		Example: "  kubectl liveconfig release freeze configmap/web --reason 'latency is up'",
+	}
+	newAct(s, release.Frozen, "frozen: the pods that have the edit keep it, and no other pod gets it", c)
+	return c
 }
 
 func newRevert(s *session.Session) *cobra.Command {
-	return newEnd(s, release.Reverted, "reverted: all pods have what they had before the edit", &cobra.Command{
+	c := &cobra.Command{
 		Use:         "revert TYPE/NAME",
 		Annotations: session.Kinds("configmap", "secret"),
 		Short:       "Take an edit back from all pods",
@@ -82,31 +83,17 @@ func newRevert(s *session.Session) *cobra.Command {
 			"what was there\n" +
 			"before, to end this. All edits of a group are taken back together.",
 		Example: "  kubectl liveconfig release revert configmap/web --reason 'wrong endpoint'",
-	})
-}
-
-// newEnd has a command end a release in a state that only a newer edit or a person ends.
-func newEnd(s *session.Session, state release.State, done string, c *cobra.Command) *cobra.Command {
-	o := newAct(s, c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		reason := o.because(strings.ToLower(string(state)))
-		return o.steer(c.Context(), args, done, func(u plan.Unit) plan.Decision {
-			return plan.End(u, state, reason)
-		}, errPromoted)
 	}
+	newAct(s, release.Reverted, "reverted: all pods have what they had before the edit", c)
 	return c
 }
 
-func (o *act) because(what string) string {
-	name := "somebody"
-	if me, err := user.Current(); err == nil {
-		name = me.Username
+// decide returns what is left to do.
+func (o *act) decide(u plan.Unit) plan.Decision {
+	if o.state == "" {
+		return plan.Promotion(u, o.because)
 	}
-	text := what + " by " + name
-	if o.reason != "" {
-		text += ": " + o.reason
-	}
-	return text
+	return plan.End(u, o.state, o.because)
 }
 
 // attempts is how often a command begins again because the controller, or somebody else, was
@@ -116,11 +103,10 @@ const attempts = 20
 // errPromoted is why nothing is taken back or frozen.
 var errPromoted = errors.New("it is being promoted; use release undo then")
 
-// steer does what is decided until nothing is left to do. The error is for a promotion that is
-// decided; nil if that is what the person wants.
-func (o *act) steer(
-	ctx context.Context, args []string, done string, decide func(plan.Unit) plan.Decision, noPromotion error,
-) error {
+func (o *act) run(ctx context.Context, args []string) error {
+	if err := o.limit(); err != nil {
+		return err
+	}
 	client, p, err := o.one(ctx, args)
 	if err != nil {
 		return err
@@ -129,39 +115,65 @@ func (o *act) steer(
 	if err != nil {
 		return err
 	}
-	if noPromotion == nil {
+	if o.state == "" {
 		if err := o.mustHold(ctx, first.changed()); err != nil {
 			return err
 		}
 	}
-	writer := stable.Writer{Client: client, Manager: edit.FieldManager}
-	now := first
-	for range attempts {
-		d := decide(now.unit())
-		if d.Action == plan.Promote && noPromotion != nil {
-			return fmt.Errorf("%s: %w", p.Source.Ref, noPromotion)
-		}
-		if d.Action == plan.Rest && d.After == 0 {
-			return o.report(first.changed(), done)
-		}
-		if err := o.do(ctx, writer, now, d); err != nil && !apierrors.IsConflict(err) {
-			return err
-		}
-		if now, err = now.again(ctx, client); err != nil {
-			return err
-		}
+	o.because = o.record(ctx, client)
+	hasWritten, err := o.steer(ctx, client, first)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("%s: others write its stable copy all the time; try again", p.Source.Ref)
+	done := first.changed()
+	if err := o.print(done); err != nil || !hasWritten { // It was so before.
+		return err
+	}
+	o.events(ctx, client, done)
+	return nil
 }
 
-// report prints what was done to each object.
-func (o *act) report(changed []pair, done string) error {
-	for _, p := range changed {
-		if _, err := fmt.Fprintf(o.Out, "%s %s\n", release.NameOf(p.Source.Ref), done); err != nil {
+// print prints what was done to each object.
+func (o *act) print(pairs []pair) error {
+	for _, p := range pairs {
+		if _, err := fmt.Fprintf(o.Out, "%s %s\n", release.NameOf(p.Source.Ref), o.done); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// events writes an Event about each object, if the person may.
+func (o *act) events(ctx context.Context, client kubernetes.Interface, pairs []pair) {
+	for _, p := range pairs {
+		if err := o.event(ctx, client, p.Source); err != nil {
+			o.Remark("note: the API server takes no Event on %s: %v", p.Source.Ref, err)
+		}
+	}
+}
+
+// steer does what is decided until nothing is left to do.
+func (o *act) steer(ctx context.Context, client kubernetes.Interface, first group) (hasWritten bool, err error) {
+	writer := stable.Writer{Client: client, Manager: edit.FieldManager}
+	ref, now := first.changed()[0].Source.Ref, first
+	for range attempts {
+		d := o.decide(now.unit())
+		if d.Action == plan.Promote && o.state != "" {
+			return hasWritten, fmt.Errorf("%s: %w", ref, errPromoted)
+		}
+		if d.Action == plan.Rest && d.After == 0 {
+			return hasWritten, nil
+		}
+		err := o.do(ctx, writer, now, d)
+		if err != nil && !apierrors.IsConflict(err) {
+			return hasWritten, err
+		}
+		hasWritten = hasWritten || d.Action != plan.Rest
+		if now, err = now.again(ctx, client); err != nil {
+			return hasWritten, err
+		}
+	}
+	return hasWritten, fmt.Errorf("%s: others write its stable copy all the time; try again", ref)
 }
 
 func (o *act) do(ctx context.Context, writer stable.Writer, g group, d plan.Decision) error {
@@ -182,7 +194,7 @@ func (o *act) do(ctx context.Context, writer stable.Writer, g group, d plan.Deci
 		annotations, content := stable.Annotate(p.Copy.Annotations, e), (*stable.Object)(nil)
 		if d.Action == plan.Promote {
 			annotations, content = stable.AnnotatePromoted(p.Copy.Annotations, p.Source.Digest, time.Now(),
-				o.because("promoted")), &p.Source
+				o.because), &p.Source
 		}
 		if d.Action == plan.Expose && p.Copy.Exposure().String() == e.String() {
 			continue
@@ -249,7 +261,7 @@ func readGroup(ctx context.Context, client kubernetes.Interface, p pair) (group,
 // readAll returns the object with the others of its group.
 func readAll(ctx context.Context, client kubernetes.Interface, p pair) (group, error) {
 	if p.Copy == nil {
-		return group{}, errNoCopy(p.Source.Ref)
+		return group{}, errNoCopy(p)
 	}
 	g := group{name: settings.GroupOf(p.Source.Annotation), pairs: []pair{p}}
 	if g.name != "" {
@@ -281,7 +293,7 @@ func (g group) again(ctx context.Context, client kubernetes.Interface) (group, e
 		case err != nil:
 			return group{}, err
 		case next.Copy == nil:
-			return group{}, errNoCopy(p.Source.Ref)
+			return group{}, errNoCopy(next)
 		case next.Source.Digest != p.Source.Digest:
 			return group{}, fmt.Errorf("%s was edited meanwhile: nothing more is done", p.Source.Ref)
 		}

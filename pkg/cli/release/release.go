@@ -10,10 +10,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,11 +20,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
-	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 )
 
@@ -43,13 +38,7 @@ func New(s *session.Session) *cobra.Command {
 	return c
 }
 
-type target struct {
-	*session.Session
-
-	driver string
-}
-
-func (o *target) addFlags(c *cobra.Command) { selection.AddDriverFlag(c, &o.driver) }
+type target struct{ *session.Session }
 
 func (o *target) refOf(argument string) (api.Ref, error) {
 	kind, name, found := strings.Cut(argument, "/")
@@ -85,8 +74,20 @@ func (o *target) one(ctx context.Context, args []string) (kubernetes.Interface, 
 	return client, p, err
 }
 
-func errNoCopy(ref api.Ref) error {
-	return fmt.Errorf("%s has no stable copy yet: see its Events, and whether the controller runs with --releases", ref)
+// errNoCopy is why an object cannot be steered that has no stable copy.
+func errNoCopy(p pair) error {
+	if p.IsTaken {
+		return errors.New(taken(p.Source.Ref))
+	}
+	return fmt.Errorf("%s has no stable copy yet: see its Events, and whether the controller runs with --releases",
+		p.Source.Ref)
+}
+
+// taken explains that an object with the name of a stable copy is none.
+func taken(ref api.Ref) string {
+	return fmt.Sprintf("%s has the name of the stable copy, but not the label %s: %s: no edit reaches more pods; "+
+		"label it again if it is the copy, else delete it",
+		release.StableOf(ref), release.StableLabel, release.LabelOf(ref.Name))
 }
 
 type history struct {
@@ -116,7 +117,7 @@ func (o *history) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if p.Copy == nil {
-		return errNoCopy(p.Source.Ref)
+		return errNoCopy(p)
 	}
 	entries, err := release.ParseHistory(p.Copy.Annotations[release.HistoryAnnotation])
 	if err != nil {
@@ -136,43 +137,6 @@ func (o *history) run(ctx context.Context, args []string) error {
 	}
 	const spaces = 3
 	return printing.Table(o.Out, spaces, rows)
-}
-
-type viewState string
-
-// The states, besides those of package release.
-const (
-	stateStable viewState = "Stable" // All pods have what the object has.
-	// stateWaiting: the controller has not looked at the edit yet. No pod has it.
-	stateWaiting viewState = "Waiting"
-	// stateNew: there is no stable copy yet. All pods have what the object has.
-	stateNew viewState = "New"
-	// stateMistaken: the annotation is wrong. No further pod gets an edit.
-	stateMistaken viewState = "Mistaken"
-)
-
-func (s viewState) hasFailed() bool { return s == stateMistaken || release.State(s).IsFinal() }
-
-type view struct {
-	Object    string    `json:"object"`
-	Namespace string    `json:"namespace"`
-	State     viewState `json:"state"`
-	// Step counts from 1, of so many Steps; 0 if no step has begun.
-	Step  int `json:"step,omitempty"`
-	Steps int `json:"steps"`
-	// Shown is how many of the Pods have what the object has.
-	Shown int `json:"shown"`
-	Pods  int `json:"pods"`
-	// Since is when the step or the state began.
-	Since time.Time `json:"since,omitzero"`
-	// Pause is how long each step lasts, in seconds.
-	Pause  float64 `json:"pauseSeconds"`
-	Group  string  `json:"group,omitempty"`
-	Reason string  `json:"reason,omitempty"`
-	// Candidate and Stable are digests. They are equal if all pods have what the object has.
-	Candidate string          `json:"candidate"`
-	Digest    string          `json:"stable,omitempty"`
-	History   []release.Entry `json:"history,omitempty"`
 }
 
 type pair struct {
@@ -229,69 +193,4 @@ func list(ctx context.Context, client kubernetes.Interface, namespace string) (r
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(release.NameOf(a), release.NameOf(b)))
 	})
 	return refs, denied
-}
-
-func (p pair) view(pods []pod) view {
-	s, mistakes := settings.Parse(p.Source.Annotation)
-	v := view{
-		Object: release.NameOf(p.Source.Ref), Namespace: p.Source.Ref.Namespace, State: stateNew, Steps: len(s.Steps),
-		Pause: s.Pause.Seconds(),
-		Group: s.Group, Candidate: p.Source.Digest,
-	}
-	var e release.Exposure
-	if p.Copy != nil {
-		v.Digest = p.Copy.Digest
-		v.History, _ = release.ParseHistory(p.Copy.Annotations[release.HistoryAnnotation])
-		v.State = stateStable
-		if e = p.Copy.Exposure(); v.Digest != v.Candidate {
-			v.State = stateWaiting
-			if e.Digest == v.Candidate {
-				v.State, v.Step, v.Since, v.Reason = viewState(e.State), e.Step, e.Since, e.Reason
-			}
-		}
-	}
-	for _, pod := range pods {
-		if !slices.Contains(pod.uses, p.Source.Ref) {
-			continue
-		}
-		v.Pods++
-		if p.Copy == nil && !p.IsTaken || v.Digest == v.Candidate || e.Shows(pod.uid, v.Candidate) {
-			v.Shown++
-		}
-	}
-	switch {
-	case len(mistakes) > 0:
-		v.State, v.Reason = stateMistaken, mistakes[0].String()
-	case p.IsTaken:
-		v.State, v.Reason = stateMistaken,
-			fmt.Sprintf("%s has the name of the stable copy, but not the label %s: %s; rename or delete it",
-				release.StableOf(p.Source.Ref), release.StableLabel, release.LabelOf(p.Source.Ref.Name))
-	}
-	return v
-}
-
-type pod struct {
-	uid  string
-	uses []api.Ref
-}
-
-func podsIn(ctx context.Context, client kubernetes.Interface, driver, namespace string) ([]pod, error) {
-	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	var pods []pod
-	for i := range list.Items {
-		p := &list.Items[i]
-		if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		next := pod{uid: string(p.UID)}
-		places, _ := versions.Places(nil, &p.Spec, p.Namespace, driver) // A volume with mistakes holds nothing.
-		for _, place := range places {
-			next.uses = append(next.uses, place.Names)
-		}
-		pods = append(pods, next)
-	}
-	return pods, nil
 }

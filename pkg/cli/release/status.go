@@ -1,12 +1,9 @@
 package release
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
@@ -22,6 +21,9 @@ import (
 type status struct {
 	target
 
+	driver     observe.Flags
+	drivers    *drivers // Nil if nobody asks them.
+	remarked   map[string]bool
 	all, watch bool
 	timeout    time.Duration
 	output     printing.Format
@@ -33,30 +35,35 @@ func newStatus(s *session.Session) *cobra.Command {
 		Use:         "status [TYPE/NAME...]",
 		Annotations: session.Kinds("configmap", "secret"),
 		Short:       "Show how far edits have come",
-		Long: "Prints each released object with its state, its step, and how many pods have what it has now. Without names " +
-			"it prints all of\n" +
-			"the namespace. The exit code is 1 if an edit was refused, reverted or frozen, if it is not known that pods have " +
+		Long: "Prints each released object with its state, its step, and how many pods have what it has now. Of an edit " +
+			"that not all pods\n" +
+			"have, it prints how many of these pods have it in their files, by the drivers of 20 nodes at most, and how many " +
+			"are Ready.\n" +
+			"Without names it prints all of the namespace.\n\n" +
+			"The exit code is 1 if an edit was refused, reverted or frozen, if it is not known that pods have " +
 			"it, or if an\n" +
 			"annotation is wrong.",
 		Example: "  kubectl liveconfig release status\n" +
 			"  kubectl liveconfig release status configmap/web --watch",
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
-	o.addFlags(c)
+	o.driver.AddFlags(c)
 	flags := c.Flags()
 	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "of all namespaces")
 	flags.BoolVarP(&o.watch, "watch", "w", false,
-		"print each step of one object with a bar, until all pods have its edit or nothing goes on")
+		"print each step of one object, and the pods that hold it up, until all pods have its edit or nothing goes on")
 	flags.DurationVar(&o.timeout, "timeout", time.Hour, "time limit of --watch")
 	o.output.AddFlag(c, "json or yaml; a table by default", "json", "yaml")
 	return c
 }
 
 func (o *status) run(ctx context.Context, args []string) error {
-	client, err := o.Clientset()
+	cluster, err := observe.New(o.Session, o.driver)
 	if err != nil {
 		return err
 	}
+	client := cluster.Client
+	o.drivers = &drivers{cluster.Drivers, map[string]answer{}}
 	if o.watch {
 		if len(args) != 1 || o.output.Name != "" {
 			return errors.New("--watch is for one ConfigMap or Secret such as configmap/web, and prints lines")
@@ -67,6 +74,7 @@ func (o *status) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	o.remarkUnasked(views)
 	if o.output.IsEncoded() {
 		err = o.output.Encode(o.Out, append([]view{}, views...))
 	} else {
@@ -92,6 +100,7 @@ func (o *status) views(ctx context.Context, client kubernetes.Interface, args []
 	if err != nil {
 		return nil, err
 	}
+	var pairs []pair
 	pods := map[string][]pod{}
 	for _, ref := range refs {
 		p, err := read(ctx, client, ref)
@@ -99,13 +108,37 @@ func (o *status) views(ctx context.Context, client kubernetes.Interface, args []
 			return nil, err
 		}
 		if _, isKnown := pods[ref.Namespace]; !isKnown {
-			if pods[ref.Namespace], err = podsIn(ctx, client, o.driver, ref.Namespace); err != nil {
+			if pods[ref.Namespace], err = podsIn(ctx, client, o.driver.Driver, ref.Namespace); err != nil {
 				return nil, err
 			}
 		}
-		views = append(views, p.view(pods[ref.Namespace]))
+		pairs, views = append(pairs, p), append(views, p.view(pods[ref.Namespace]))
+	}
+	if o.drivers == nil {
+		return views, nil
+	}
+	for i, p := range pairs { // After the reads: nodes have at least these versions, or lag.
+		version := statusz.Version{UID: string(p.Source.UID), ResourceVersion: p.Source.Version}
+		views[i].addEvidence(ctx, o.drivers, version, p.Source.Ref)
 	}
 	return views, nil
+}
+
+// remarkUnasked prints which drivers could not be asked, each reason once.
+func (o *status) remarkUnasked(views []view) {
+	for _, v := range views {
+		for _, u := range v.unasked {
+			if o.remarked[u.Why] {
+				continue
+			}
+			if o.remarked == nil {
+				o.remarked = map[string]bool{}
+			}
+			o.remarked[u.Why] = true
+			o.Remark("note: what is in the files of pods is not known of %s: the driver cannot be asked: %s; see %s",
+				printing.Names(u.Nodes, "node", "nodes"), u.Why, u.Type)
+		}
+	}
 }
 
 func (o *status) refs(ctx context.Context, client kubernetes.Interface, args []string) (refs []api.Ref, err error) {
@@ -144,13 +177,13 @@ func (o *status) table(views []view) error {
 	if len(views) == 0 {
 		return nil
 	}
-	header := []string{"NAME", "STATE", "STEP", "PODS", "SINCE", "REASON"}
+	header := []string{"NAME", "STATE", "STEP", "PODS", "FILES", "READY", "SINCE", "REASON"}
 	if o.all {
 		header = append([]string{"NAMESPACE"}, header...)
 	}
 	rows := [][]string{header}
 	for _, v := range views {
-		row := []string{v.Object, string(v.State), stepOf(v), podsOf(v), ageOf(v), v.Reason}
+		row := []string{v.Object, string(v.State), stepOf(v), podsOf(v), filesOf(v), readyOf(v), ageOf(v), v.Reason}
 		if o.all {
 			row = append([]string{v.Namespace}, row...)
 		}
@@ -169,81 +202,27 @@ func stepOf(v view) string {
 
 func podsOf(v view) string { return fmt.Sprintf("%d/%d", v.Shown, v.Pods) }
 
+// filesOf returns how many of the pods that were asked about have the edit in their files.
+func filesOf(v view) string {
+	switch {
+	case v.InFiles != nil:
+		return fmt.Sprintf("%d/%d", *v.InFiles, v.Asked)
+	case v.Asked > 0:
+		return "?"
+	}
+	return ""
+}
+
+func readyOf(v view) string {
+	if v.Ready == nil || v.Shown == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", *v.Ready, v.Shown)
+}
+
 func ageOf(v view) string {
 	if v.Since.IsZero() {
 		return ""
 	}
 	return duration.HumanDuration(time.Since(v.Since))
-}
-
-const interval = 300 * time.Millisecond
-
-// follow prints a line for each news of an object, until nothing goes on. It looks again when the
-// API server could not be asked.
-func (o *status) follow(ctx context.Context, client kubernetes.Interface, argument string) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	var last view
-	var line, remark string // The last ones that were printed.
-	var problem error       // Why the last look failed.
-	for {
-		views, err := o.views(ctx, client, []string{argument})
-		switch {
-		case ctx.Err() != nil: // The result of a look that was cut short means nothing.
-		case err != nil && !session.MayPass(err):
-			return err
-		case err != nil:
-			problem = err
-			if text := "will look again: " + err.Error(); text != remark {
-				remark = text
-				o.Remark("%s", text)
-			}
-		default:
-			last, problem, remark = views[0], nil, ""
-			if text := bar(last); text != line {
-				line = text
-				if _, err := fmt.Fprintln(o.Out, line); err != nil {
-					return err
-				}
-			}
-			if last.State == stateStable || last.State.hasFailed() {
-				return verdict(views)
-			}
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return o.late(argument, last, problem, ctx.Err())
-		}
-	}
-}
-
-// late returns the error for an object that goes on, or that could not be looked at.
-func (o *status) late(argument string, last view, problem, cause error) error {
-	if last.Object == "" || problem != nil {
-		return fmt.Errorf("look at %s for %s: %w", argument, o.timeout, cmp.Or(problem, cause))
-	}
-	return fmt.Errorf("%s is %s after %s", last.Object, last.State, o.timeout)
-}
-
-func bar(v view) string {
-	const width = 20
-	filled := 0
-	if v.Pods > 0 {
-		filled = v.Shown * width / v.Pods
-	}
-	parts := []string{v.Object, string(v.State)}
-	if step := stepOf(v); step != "" {
-		parts = append(parts, "step "+step)
-	}
-	parts = append(parts, "["+strings.Repeat("#", filled)+strings.Repeat(".", width-filled)+"]", podsOf(v)+" pods")
-	if v.State == viewState(release.Progressing) {
-		parts = append(parts, "for "+strconv.FormatFloat(v.Pause, 'g', -1, 64)+"s")
-	}
-	if v.Reason != "" {
-		parts = append(parts, printing.PlainLine(v.Reason))
-	}
-	return strings.Join(parts, "  ")
 }

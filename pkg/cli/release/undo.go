@@ -25,7 +25,7 @@ func newUndo(s *session.Session) *cobra.Command {
 			"apply what was there before, to end this. All objects that were promoted together are taken back together.",
 		Example: "  kubectl liveconfig release undo configmap/web --reason 'latency is up'",
 	}
-	o := newAct(s, c)
+	o := newAct(s, release.Reverted, "undone: all pods have what they had before the edit", c)
 	c.RunE = func(c *cobra.Command, args []string) error { return o.undo(c.Context(), args) }
 	return c
 }
@@ -42,6 +42,10 @@ func (o *act) undo(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := o.limit(); err != nil {
+		return err
+	}
+	o.because = o.record(ctx, client)
 	for range attempts {
 		if err = o.undoOnce(ctx, client, p); !apierrors.IsConflict(err) {
 			return err
@@ -62,7 +66,7 @@ func (o *act) undoOnce(ctx context.Context, client kubernetes.Interface, p pair)
 	if err != nil {
 		return err
 	}
-	e := release.Exposure{State: release.Reverted, Since: time.Now().UTC(), Reason: o.because("undone")}
+	e := release.Exposure{State: release.Reverted, Since: time.Now().UTC(), Reason: o.because}
 	together := map[string]string{}
 	if len(all) > 1 {
 		e.With = map[string]string{}
@@ -86,12 +90,14 @@ func (o *act) undoOnce(ctx context.Context, client kubernetes.Interface, p pair)
 			return err
 		}
 	}
-	for _, one := range all {
-		if _, err := fmt.Fprintf(o.Out, "%s undone: all pods have what they had before the edit\n",
-			release.NameOf(one.Source.Ref)); err != nil {
-			return err
-		}
+	pairs := make([]pair, len(all))
+	for i, one := range all {
+		pairs[i] = one.pair
 	}
+	if err := o.print(pairs); err != nil {
+		return err
+	}
+	o.events(ctx, client, pairs)
 	return nil
 }
 

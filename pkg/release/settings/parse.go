@@ -202,12 +202,12 @@ func (p *parser) text(n *yaml.Node, at string) string {
 }
 
 func (p *parser) duration(n *yaml.Node, at string, most time.Duration) time.Duration {
-	d, err := time.ParseDuration(n.Value)
+	d, err := parseDuration(n.Value)
 	switch {
 	case n.Kind != yaml.ScalarNode, err != nil:
-		p.mistake(n, at, "must be a duration such as 30s, 5m or 1h30m")
+		p.mistake(n, at, "must be a duration such as 30s, 1h30m or 30d")
 	case d < 0 || d > most:
-		p.mistake(n, at, "must be from 0s to %s", most)
+		p.mistake(n, at, "must be from 0s to %dd", most/day)
 	}
 	return d
 }

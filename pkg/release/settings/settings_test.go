@@ -53,6 +53,7 @@ validate:
 			},
 		},
 		"JSON":     {`{"pause": "0s"}`, with(func(s *settings.Settings) { s.Pause = 0 })},
+		"days":     {`pause: 1d12h`, with(func(s *settings.Settings) { s.Pause = 36 * time.Hour })},
 		"no steps": {`steps: []`, with(func(s *settings.Settings) { s.Steps = []settings.Step{} })},
 	}
 	for name, tc := range tests {
@@ -85,7 +86,14 @@ func TestMistakes(t *testing.T) {
 		"steps: [{}]":          "steps[0]: must be a number of pods",
 		"steps: [" + strings.Repeat("1,", 21) + "]": "steps: has 21 elements, the most is 20",
 		"pause: 30":                             "pause: must be a duration such as 30s",
-		"pause: -1s":                            "pause: must be from 0s to 168h0m0s",
+		"pause: -1s":                            "pause: must be from 0s to 7d",
+		"pause: -1d":                            "pause: must be from 0s to 7d",
+		"pause: 7d1s":                           "pause: must be from 0s to 7d",
+		"pause: 9999999999999999999d":           "pause: must be a duration such as 30s",
+		"pause: 200000d":                        "pause: must be from 0s to 7d",
+		"pause: 7d-1h":                          "pause: must be a duration such as 30s",
+		"pause: d":                              "pause: must be a duration such as 30s",
+		"pause: 1d1d":                           "pause: must be a duration such as 30s",
 		"check: alive":                          "check: must be one of ready, none",
 		"onFailure: panic":                      "onFailure: must be one of revert, freeze",
 		"group: A_":                             "group: a lowercase RFC 1123 subdomain",

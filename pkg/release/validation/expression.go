@@ -56,21 +56,18 @@ func program(text string) (cel.Program, error) {
 	return env.Program(ast, cel.CostLimit(mostCost), cel.EvalOptions(cel.OptOptimize))
 }
 
-// forCEL returns a value with numbers as CEL has them.
+// forCEL returns a value with numbers as CEL has them. Objects and lists are changed, as a copy of
+// them takes as much memory again.
 func forCEL(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
-		object := make(map[string]any, len(v))
 		for name, member := range v {
-			object[name] = forCEL(member)
+			v[name] = forCEL(member)
 		}
-		return object
 	case []any:
-		list := make([]any, len(v))
 		for i, element := range v {
-			list[i] = forCEL(element)
+			v[i] = forCEL(element)
 		}
-		return list
 	case json.Number:
 		if i, err := v.Int64(); err == nil {
 			return i

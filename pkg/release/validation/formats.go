@@ -35,6 +35,7 @@ type document struct {
 
 // parse returns the documents of a text. Only YAML has several. Errors are of type *syntaxError.
 func parse(format settings.Format, text []byte) ([]document, error) {
+	text = withoutMark(text)
 	switch format {
 	case settings.JSON:
 		return parseJSON(text)
@@ -48,6 +49,9 @@ func parse(format settings.Format, text []byte) ([]document, error) {
 	}
 	return parseYAML(text)
 }
+
+// withoutMark returns a text without the byte-order mark that some editors write in front of UTF-8.
+func withoutMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
 
 func parseJSON(text []byte) ([]document, error) {
 	value, err := decodeJSON(text)

@@ -8,7 +8,7 @@ import (
 // parseINI returns an object of sections, which are objects of texts. Keys before the first section
 // are beside the sections, and so are those of the section DEFAULT. The last value of a key counts.
 func parseINI(text []byte) ([]document, error) {
-	p := ini{lines: strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n"), root: map[string]any{}}
+	p := ini{lines: strings.Split(string(text), "\n"), root: map[string]any{}}
 	p.section, p.sections = p.root, map[string]map[string]any{}
 	for p.at < len(p.lines) {
 		line := p.at + 1
@@ -63,6 +63,9 @@ func (p *ini) statement() error {
 
 // header reads the name of a section, which goes on if there was one of that name.
 func (p *ini) header(line string) error {
+	if text := withoutComment(line); strings.HasSuffix(text, "]") {
+		line = text // A comment may have a ] too.
+	}
 	end := strings.LastIndexByte(line, ']')
 	if end < 0 {
 		return errors.New("the section has no ]")

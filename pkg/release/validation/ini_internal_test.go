@@ -30,8 +30,19 @@ func TestINI(t *testing.T) {
 		"deeper lines go on, as of supervisord": {
 			"[program:web]\nenvironment =\n    A=\"1\",\n\n    ; not this\n    B=\"2\" ; nor this\nuser = x", object{"program:web": object{"environment": "A=\"1\",\nB=\"2\"", "user": "x"}},
 		},
-		"keys that are all deeper, as of git": {"[core]\n\tbare = true\n\tx = 1\n", object{"core": object{"bare": "true", "x": "1"}}},
-		"a mark at the beginning":             {"\ufeffa = 1", object{"a": "1"}},
+		"keys that are all deeper, as of git":   {"[core]\n\tbare = true\n\tx = 1\n", object{"core": object{"bare": "true", "x": "1"}}},
+		"a bracket in the comment of a section": {"[s] # as in [t]\na = 1", object{"s": object{"a": "1"}}},
+		"a file of MySQL": {
+			"!include /etc/my.cnf\n[client]\nport=3306\n[mysqld]\nskip-name-resolve # no DNS\nsql_mode=\"STRICT_ALL_TABLES,NO_ZERO_DATE\"\nbind-address = ::1\n  !includedir /etc/mysql/conf.d/\n",
+			object{"client": object{"port": "3306"}, "mysqld": object{"skip-name-resolve": "", "sql_mode": "STRICT_ALL_TABLES,NO_ZERO_DATE", "bind-address": "::1\n!includedir /etc/mysql/conf.d/"}},
+		},
+		"a file of Airflow": {
+			"[core]\nsql_alchemy_conn = postgresql://u:p%%40@db/a\nlog_format = [%(asctime)s] {%(file)s:%(line)d}\n# fernet_key =\n\n[celery]\nbroker_transport_options = {\n    \"visibility_timeout\": 21600\n  }\n",
+			object{
+				"core":   object{"sql_alchemy_conn": "postgresql://u:p%%40@db/a", "log_format": "[%(asctime)s] {%(file)s:%(line)d}"},
+				"celery": object{"broker_transport_options": "{\n\"visibility_timeout\": 21600\n}"},
+			},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,4 +78,34 @@ func TestINITakesLinearTime(t *testing.T) {
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("three values of a megabyte took %s", took)
 	}
+}
+
+// FuzzINI: whatever the text, it is read without a panic, an error has a line of the text, and the values are not
+// longer than the text.
+func FuzzINI(f *testing.F) {
+	for _, text := range []string{"[s]\na = 1 ; x", "a = \"\"\"\n", "a = \\\n b", "!include x\nskip-networking", "a: %(a)s\n  b\n\n  # c\n d", "[s] # ]"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		documents, err := parseINI([]byte(text))
+		if err != nil {
+			if e, ok := err.(*syntaxError); !ok || e.line < 1 || e.line > 1+strings.Count(text, "\n") { //nolint:errorlint // It is not wrapped.
+				t.Errorf("the error of %q is %#v", text, err)
+			}
+			return
+		}
+		if length := lengthOf(documents[0].value); length > len(text) {
+			t.Errorf("the values of %q have %d bytes", text, length)
+		}
+	})
+}
+
+func lengthOf(value any) (length int) {
+	if text, isText := value.(string); isText {
+		return len(text)
+	}
+	for _, member := range value.(map[string]any) {
+		length += lengthOf(member)
+	}
+	return length
 }

@@ -38,12 +38,13 @@ const schemaURL = "release:///schema.json"
 // compile compiles a schema, which is of draft 2020-12 if it does not name another one. It may
 // refer to nothing but itself and the drafts.
 func compile(text []byte) (*jsonschema.Schema, error) {
-	value, err := decodeJSON(text)
+	value, err := decodeJSON(withoutMark(text))
 	if err != nil {
 		return nil, err
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat() // Draft 2020-12 would take any text.
 	c.UseLoader(noLoader{})
 	if err := c.AddResource(schemaURL, value); err != nil {
 		return nil, err

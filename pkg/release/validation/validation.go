@@ -7,8 +7,6 @@ package validation
 
 import (
 	"cmp"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -141,32 +139,5 @@ func (k *checker) value() {
 	}
 	if k.rule.CEL != "" {
 		k.expression(documents)
-	}
-}
-
-// pair checks a certificate with its key.
-func (k *checker) pair() {
-	cert, hasCert := k.get(k.rule.Pair.Cert)
-	key, hasKey := k.get(k.rule.Pair.Key)
-	if !hasCert || !hasKey {
-		return
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		k.problem(k.rule.Pair.Cert, 0, "is not the certificate of the key in %s, or not both are PEM%s", k.rule.Pair.Key,
-			k.detail(err))
-		return
-	}
-	for i, der := range pair.Certificate {
-		c, err := x509.ParseCertificate(der)
-		switch {
-		case err != nil:
-			k.problem(k.rule.Pair.Cert, 0, "certificate %d cannot be read%s", i+1, k.detail(err))
-		case k.content.Now.Before(c.NotBefore):
-			k.problem(k.rule.Pair.Cert, 0, "certificate %d is not valid before %s", i+1, c.NotBefore.UTC().Format(time.RFC3339))
-		case c.NotAfter.Before(k.content.Now.Add(k.rule.NotExpiredFor)):
-			k.problem(k.rule.Pair.Cert, 0, "certificate %d expires at %s, and must be valid for %s more",
-				i+1, c.NotAfter.UTC().Format(time.RFC3339), k.rule.NotExpiredFor)
-		}
 	}
 }

@@ -1,13 +1,6 @@
 package validation_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +34,7 @@ func check(t *testing.T, rule string, isSecret bool, data map[string]string) []s
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	const schema = `{"type": "object", "properties": {"limits": {"properties": {"max": {"maximum": 10}}}}, "required": ["name"]}`
+	const formats = `{"properties": {"at": {"format": "ipv4"}, "until": {"format": "date-time"}, "every": {"format": "duration"}}}`
 	tests := map[string]struct {
 		rule string
 		data map[string]string
@@ -59,6 +53,13 @@ func TestCheck(t *testing.T) {
 		"properties":            {"{key: a.properties}", map[string]string{"a.properties": "a = ${b}\nb: 2"}, nil},
 		"no properties":         {"{key: a.properties}", map[string]string{"a.properties": `a = \u00`}, []string{"validate[0]: key a.properties: is not properties: "}},
 		"INI":                   {"{key: a.ini}", map[string]string{"a.ini": "x = 1\n[a]\nb = 1"}, nil},
+		"JSON after a mark":     {"{key: a.json}", map[string]string{"a.json": "\ufeff{}"}, nil},
+		"no JSON after a mark":  {"{key: a.json}", map[string]string{"a.json": "\ufeff{\n,}"}, []string{"validate[0]: key a.json, line 2: is not json: invalid character"}},
+		"two marks":             {"{key: a.json}", map[string]string{"a.json": "\ufeff\ufeff{}"}, []string{"validate[0]: key a.json, line 1: is not json: invalid character"}},
+		"YAML after a mark":     {"{key: a.yaml, cel: 'self.a == 1'}", map[string]string{"a.yaml": "\ufeffa: 1\n"}, nil},
+		"TOML after a mark":     {"{key: a.toml, cel: 'self.a == 1'}", map[string]string{"a.toml": "\ufeffa = 1\n"}, nil},
+		"others after a mark":   {"{key: a.properties, cel: 'self.a == \"1\"'}", map[string]string{"a.properties": "\ufeffa=1\n"}, nil},
+		"INI after a mark":      {"{key: a.ini, cel: 'self.a == \"1\"'}", map[string]string{"a.ini": "\ufeffa = 1"}, nil},
 		"no INI":                {"{key: a.ini}", map[string]string{"a.ini": "[a\n"}, []string{"validate[0]: key a.ini, line 1: is not ini: the section has no ]"}},
 
 		"a schema": {
@@ -78,6 +79,29 @@ func TestCheck(t *testing.T) {
 			"{key: a.yaml, schemaFrom: {key: s}}",
 			map[string]string{"s": schema, "a.yaml": "name: x\n---\n{}\n"},
 			[]string{"validate[0]: key a.yaml, line 3: the whole: missing property 'name'"},
+		},
+		"against a schema, in JSON after a mark": {
+			"{key: a.json, schemaFrom: {key: s}}",
+			map[string]string{"s": "\ufeff" + schema, "a.json": "\ufeff{\"name\": 1,\n\"limits\": {\n\"max\": 11}}"},
+			[]string{"validate[0]: key a.json, line 3: limits.max: maximum"},
+		},
+		"a format of a schema": {
+			"{key: a.yaml, schemaFrom: {key: s}}",
+			map[string]string{"s": formats, "a.yaml": "at: 10.0.0.1\nuntil: '2026-01-02T03:04:05Z'\nevery: P30D"},
+			nil,
+		},
+		"against the formats of a schema": {
+			"{key: a.yaml, schemaFrom: {key: s}}",
+			map[string]string{"s": formats, "a.yaml": "at: 10.0.0.256\nuntil: tomorrow\nevery: 30d"},
+			[]string{
+				"validate[0]: key a.yaml, line 1: at: '10.0.0.256' is not valid ipv4", "validate[0]: key a.yaml, line 2: until: 'tomorrow' is not valid date-time",
+				"validate[0]: key a.yaml, line 3: every: '30d' is not valid duration",
+			},
+		},
+		"against the format of an older draft": {
+			"{key: a.yaml, schemaFrom: {key: s}}",
+			map[string]string{"s": `{"$schema": "http://json-schema.org/draft-07/schema#", "format": "email"}`, "a.yaml": "nobody"},
+			[]string{"validate[0]: key a.yaml, line 1: the whole: 'nobody' is not valid email"},
 		},
 		"no schema":            {"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": ""}, []string{"validate[0]: key s: the key is missing"}},
 		"what is not a schema": {"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": "", "s": `{"type": 1}`}, []string{"validate[0]: key s: is not a JSON Schema: "}},
@@ -163,50 +187,6 @@ func beginWith(got, want []string) bool {
 		}
 	}
 	return true
-}
-
-// certificate returns a certificate with its key, both in PEM.
-func certificate(t *testing.T, from, to time.Time) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "web"}, NotBefore: from, NotAfter: to}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
-}
-
-func TestPairs(t *testing.T) {
-	t.Parallel()
-	cert, key := certificate(t, now.Add(-time.Hour), now.Add(25*time.Hour))
-	_, otherKey := certificate(t, now, now)
-	future, futureKey := certificate(t, now.Add(time.Hour), now.Add(48*time.Hour))
-	tests := map[string]struct{ cert, key, duration, want string }{
-		"a pair":             {cert, key, "24h", ""},
-		"one that expires":   {cert, key, "26h", "validate[0]: key tls.crt: certificate 1 expires at 2026-01-03T04:04:05Z, and must be valid for 26h0m0s more"},
-		"one of the future":  {future, futureKey, "0s", "validate[0]: key tls.crt: certificate 1 is not valid before 2026-01-02T04:04:05Z"},
-		"the key of another": {cert, otherKey, "0s", "validate[0]: key tls.crt: is not the certificate of the key in tls.key"},
-		"what is not PEM":    {"x", key, "0s", "validate[0]: key tls.crt: is not the certificate of the key in tls.key, or not both are PEM"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, isSecret := range []bool{false, true} {
-				got := check(t, "{pair: {cert: tls.crt, key: tls.key}, notExpiredFor: "+tc.duration+"}", isSecret, map[string]string{"tls.crt": tc.cert, "tls.key": tc.key})
-				if (tc.want == "") != (len(got) == 0) || tc.want != "" && !strings.HasPrefix(got[0], tc.want) {
-					t.Errorf("problems = %q, want %q", got, tc.want)
-				}
-			}
-		})
-	}
 }
 
 func TestProblemsAreFewAndShort(t *testing.T) {

@@ -28,7 +28,7 @@ const Argument = "check-edit"
 // Limits of one check. The memory comes on top of what the program has when it starts.
 const (
 	mostTime   = 5 * time.Second
-	mostMemory = 40 << 20
+	mostMemory = 64 << 20
 	// leastWork is how much of the time a process must have worked, to have needed it: else the
 	// machine was busy.
 	leastWork = time.Second

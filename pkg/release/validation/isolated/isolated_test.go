@@ -72,7 +72,7 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ schema, value, want string }{
 		"time":   {references(), `"a"`, "the rules take more than 5s to check"},
-		"memory": {alternatives(), "[" + strings.Repeat("1,", 10000) + "1]", "the rules take more than 40 MiB to check"},
+		"memory": {alternatives(), "[" + strings.Repeat("1,", 10000) + "1]", "the rules take more than 64 MiB to check"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 
 // The limits of a process. Both are above those of the process itself, as a machine is busy and a program has pages of its own.
 const (
-	mostMemory = 64 << 20
+	mostMemory = 88 << 20
 	mostTime   = 6 * time.Second
 )
 
@@ -108,6 +108,8 @@ func TestBombs(t *testing.T) {
 	const deep, large = 200_000, 1_000_000
 	rule := func(format settings.Format) settings.Rule { return settings.Rule{Key: "a", Format: format} }
 	withSchema := settings.Rule{Key: "a", Format: settings.JSON, SchemaKey: "s"}
+	withBoth := withSchema
+	withBoth.CEL = "self.all(x, x.a > 0)"
 	cel := func(text string) settings.Rule { return settings.Rule{Key: "a", Format: settings.JSON, CEL: text} }
 	var levels, branches strings.Builder
 	for i := range 20 {
@@ -146,6 +148,13 @@ func TestBombs(t *testing.T) {
 		"CEL with loops":                 {cel("self.all(a, self.all(b, self.all(c, a + b + c > 0)))"), list, "", false},
 		"CEL that makes texts":           {cel("self.map(a, self.map(b, string(self))).size() > 0"), list, "", false},
 		"a large list of JSON":           {rule(settings.JSON), "[" + strings.Repeat("1,", 450_000) + "1]", "", true},
+		"dense JSON of numbers":          {withSchema, "[" + strings.Repeat("1,", 460_000) + "1]", `{"items": {"type": "integer"}}`, true},
+		"dense JSON of lists":            {withSchema, "[" + strings.Repeat("[],", 307_000) + "[]]", `{"items": {"type": "array"}}`, true},
+		"dense JSON of objects":          {withSchema, "[" + strings.Repeat(`{"a":1},`, 115_000) + "1]", `{"type": "array"}`, true},
+		"dense JSON of small objects":    {withSchema, "[" + strings.Repeat("{},", 307_000) + "{}]", `{"type": "array"}`, true},
+		"dense JSON for both":            {withBoth, "[" + strings.Repeat(`{"a":1},`, 115_000) + `{"a":2}]`, `{"items": {"type": "object", "properties": {"a": {"maximum": 3}}}}`, true},
+		"dense YAML of lists":            {rule(settings.YAML), "[" + strings.Repeat("[],", 200_000) + "[]]", "", true},
+		"dense JSON for an expression":   {cel("self.size() > 1"), "[" + strings.Repeat(`{"a":1},`, 115_000) + "1]", "", true},
 		"a large object of JSON":         {withSchema, object(900_000), `{"additionalProperties": {"type": "object"}}`, true},
 		"a large file of YAML":           {rule(settings.YAML), strings.Repeat("- name: a-rather-long-name\n  value: [1, 2]\n", 20_000), "", true},
 		"a large file of TOML":           {rule(settings.TOML), strings.Repeat("[[a]]\nname = \"a rather long name\"\nvalue = [1, 2]\n", 18_000), "", true},
