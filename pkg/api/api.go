@@ -29,6 +29,7 @@ const (
 	KeyGID          = "gid"
 	KeyDefaultUser  = "defaultUser" // Another name of KeyUID.
 	KeyUpdatePolicy = "updatePolicy"
+	KeyMountPoints  = "mountPoints"
 	KeyOnDelete     = "onDelete"
 )
 
@@ -106,6 +107,9 @@ type Spec struct {
 	UID, GID *int
 	// UpdatePolicy decides how a change reaches the files.
 	UpdatePolicy UpdatePolicy
+	// MountPoints are paths at which the volume has an empty directory and never a file: containers
+	// mount something there. Clean and sorted, each once.
+	MountPoints []string
 	// OnDelete is what happens to the files of a required source that goes away while mounted.
 	OnDelete OnDelete
 }

@@ -26,6 +26,7 @@ func Parse(attributes map[string]string, namespace string) (Spec, error) {
 		UID:          p.user(),
 		GID:          p.id(KeyGID),
 		UpdatePolicy: choice(&p, KeyUpdatePolicy, UpdateAtomic, UpdateReplace, UpdateInPlace, UpdateNever),
+		MountPoints:  p.mountPoints(),
 		OnDelete:     choice(&p, KeyOnDelete, OnDeleteKeep, OnDeleteRemove),
 	}
 	if err := p.err(); err != nil {
@@ -50,7 +51,7 @@ type parser struct {
 func knownAttributes() []string {
 	return []string{
 		KeyConfigMap, KeySecret, KeyNamespace, KeyItems, KeyOptional, KeySources,
-		KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyOnDelete,
+		KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyMountPoints, KeyOnDelete,
 	}
 }
 

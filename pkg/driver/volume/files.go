@@ -235,6 +235,7 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 			inodes += items * inodesPerItem
 		}
 	}
+	inodes += int64(len(spec.MountPoints)) * inodesPerItem
 	return volumefs.Limits{
 		Bytes:  generations*(bytes+rendered+files*page) + bytesForNames,
 		Inodes: generations*(inodes+files) + inodesForNames, // Each file may have a link in the root.

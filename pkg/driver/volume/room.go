@@ -162,6 +162,9 @@ func (p *projection) footprint() int64 {
 			size += bytesPerItem + int64(len(item.Key)+len(item.Path))
 		}
 	}
+	for _, point := range p.spec.MountPoints {
+		size += bytesPerItem + int64(len(point))
+	}
 	return size
 }
 

@@ -44,6 +44,7 @@ func (h held) syncLive(ctx context.Context) error {
 	}
 	h.report(ctx, o)
 	h.reportPolled(l.polled())
+	h.reportLeftOut()
 	h.tidyLater(result)
 	return o.problem
 }
@@ -93,6 +94,7 @@ func (h held) project(l look) (Result, error) {
 		return ResultFailed, err
 	}
 	h.facts.bytes = int64(t.Size())
+	h.facts.leftOut = plan.LeftOut()
 	h.noteCopies(l)
 	h.recordApplied(contents, result)
 	return result, nil

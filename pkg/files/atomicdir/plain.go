@@ -17,7 +17,7 @@ import (
 //
 // A Write takes these steps, of which 5 and 9 are for [InPlace] alone:
 //
-//  1. Read everything that is in the root.
+//  1. Read everything that is in the root, and make the mount points that are missing.
 //  2. Compare it with the tree, file by file: bytes, modes, owners.
 //  3. Remove what interrupted writes have left, so that it takes no room from this one.
 //  4. Give the root its owner and mode.
@@ -32,7 +32,7 @@ import (
 //     the shorter of both.
 //  10. Remove whatever else does not belong here.
 //
-// If a step up to 6 fails, what was made is removed.
+// If a step up to 6 fails, what was made is removed, except for mount points.
 type Replace struct {
 	// Room, if set, is asked before files are written, when left-overs are gone. Its error ends the
 	// Write.
@@ -107,6 +107,7 @@ func write(root *os.File, h hook, w *plainWrite) (changed bool, err error) {
 func (w *plainWrite) prepare() error {
 	return runSteps(w,
 		step[*plainWrite]{"read the volume", (*plainWrite).look},                        // 1
+		step[*plainWrite]{"make mount points", (*plainWrite).makeDirs},                  // 1
 		step[*plainWrite]{"compare the files", (*plainWrite).compare},                   // 2
 		step[*plainWrite]{"remove left-overs", (*plainWrite).sweep},                     // 3
 		step[*plainWrite]{"set owner and mode of the volume", (*plainWrite).settleRoot}, // 4
@@ -232,7 +233,7 @@ func (w *plainWrite) stage() error {
 // settleDirs is step 7.
 func (w *plainWrite) settleDirs() error {
 	for _, d := range w.want.Dirs() {
-		if !w.found.isDir(d) || w.found[d].has(w.want.DirMode, ownerOf(w.want)) {
+		if !w.found.isDir(d) || w.found[d].has(w.want.ModeOfDir(d), ownerOf(w.want)) {
 			continue
 		}
 		if err := w.settleDir(d); err != nil {

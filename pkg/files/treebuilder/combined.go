@@ -76,6 +76,9 @@ func (d *draft) addCombined(src api.Source, content api.Content) {
 	if !d.measure(&s, src) {
 		return
 	}
+	if !d.isFree(src, "", src.As.Path) {
+		return
+	}
 	d.addFile(tree.File{Path: src.As.Path}, src.As.Mode)
 	if d.combined == nil {
 		d.combined = map[string]combinedFile{}
