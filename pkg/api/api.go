@@ -29,8 +29,8 @@ const (
 	KeyGID          = "gid"
 	KeyDefaultUser  = "defaultUser" // Another name of KeyUID.
 	KeyUpdatePolicy = "updatePolicy"
-	KeyMountPoints  = "mountPoints"
 	KeyOnDelete     = "onDelete"
+	KeyMountPoints  = "mountPoints"
 )
 
 // Domain is that of all annotations, labels and taints. A fork that must not meet an installation
@@ -110,6 +110,9 @@ type Spec struct {
 	// MountPoints are paths at which the volume has an empty directory and never a file: containers
 	// mount something there. Clean and sorted, each once.
 	MountPoints []string
+	// MountPointsIfAbsent are paths that become such directories if no file is at them, above or
+	// below them when the volume is published. Clean and sorted, none of them in MountPoints.
+	MountPointsIfAbsent []string
 	// OnDelete is what happens to the files of a required source that goes away while mounted.
 	OnDelete OnDelete
 }

@@ -20,6 +20,13 @@ func TestMistakesInMountPoints(t *testing.T) {
 		"reserved":      {"[..data]", `mountPoints[0]: Invalid value: "..data": must not start with "..", such names are reserved`},
 		"the volume":    {"[./]", `mountPoints[0]: Invalid value: "./": must name a place in the volume, and it means the volume itself`},
 		"twice":         {"[a, ./a]", `mountPoints[1]: Duplicate value: "a": mountPoints[0] means the same place, keep one`},
+		"no path":       {"[{ifAbsent: true}]", "mountPoints[0].path: Required value: write where in the volume containers mount something"},
+		"no boolean":    {`[{path: a, ifAbsent: "true"}]`, `mountPoints[0].ifAbsent: Invalid value: "true": must be a boolean, not a string: drop the quotes`},
+		"another field": {"[{path: a, mode: 7}]", "mountPoints[0].mode: Forbidden: unknown field, known are path, ifAbsent"},
+		"a bad path":    {"[{path: /a}]", `mountPoints[0].path: Invalid value: "/a": must be relative`},
+		"twice, by object": {
+			"[a, {path: a/, ifAbsent: true}]", `mountPoints[1].path: Duplicate value: "a": mountPoints[0] means the same place, keep one`,
+		},
 		"too deep":      {"[" + strings.Repeat("a/", 64) + "a]", "must have at most 64 elements, not 65"},
 		"too long":      {"[" + strings.Repeat("a", 256) + "]", "must have at most 255 bytes between slashes"},
 		"too many":      {"[" + numbered("n%d,", 65) + "]", "mountPoints: Invalid value: 65: the most for a volume is 64, this makes 65: use two volumes"},

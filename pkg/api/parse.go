@@ -26,9 +26,9 @@ func Parse(attributes map[string]string, namespace string) (Spec, error) {
 		UID:          p.user(),
 		GID:          p.id(KeyGID),
 		UpdatePolicy: choice(&p, KeyUpdatePolicy, UpdateAtomic, UpdateReplace, UpdateInPlace, UpdateNever),
-		MountPoints:  p.mountPoints(),
 		OnDelete:     choice(&p, KeyOnDelete, OnDeleteKeep, OnDeleteRemove),
 	}
+	spec.MountPoints, spec.MountPointsIfAbsent = p.mountPoints()
 	if err := p.err(); err != nil {
 		return Spec{}, err
 	}
@@ -51,7 +51,7 @@ type parser struct {
 func knownAttributes() []string {
 	return []string{
 		KeyConfigMap, KeySecret, KeyNamespace, KeyItems, KeyOptional, KeySources,
-		KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyMountPoints, KeyOnDelete,
+		KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyOnDelete, KeyMountPoints,
 	}
 }
 

@@ -109,6 +109,10 @@ func TestParseAttributes(t *testing.T) {
 			in:   with(attributes{"mountPoints": "[new, ./a//m, a]"}),
 			want: change(func(s *api.Spec) { s.MountPoints = []string{"a", "a/m", "new"} }),
 		},
+		"mount points that may have a file": {
+			in:   with(attributes{"mountPoints": "[{path: b/, ifAbsent: true}, {path: a}, {path: c, ifAbsent: false}, {path: ab, ifAbsent: true}]"}),
+			want: change(func(s *api.Spec) { s.MountPoints, s.MountPointsIfAbsent = []string{"a", "c"}, []string{"ab", "b"} }),
+		},
 		"mount points as JSON": {
 			in:   with(attributes{"mountPoints": `["custom"]`}),
 			want: change(func(s *api.Spec) { s.MountPoints = []string{"custom"} }),

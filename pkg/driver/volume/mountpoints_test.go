@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
@@ -78,4 +79,37 @@ func TestKeysThatAreLeftOutAtPublish(t *testing.T) {
 			n.Errorf("Events are %q, want one that names the key", got)
 		}
 	})
+}
+
+// TestAMountPointIfAbsent is decided by the content at the publish, and stays what it was: over updates and restarts.
+func TestAMountPointIfAbsent(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
+		bubbleCase(t, string(policy), func(n *node) {
+			n.cluster.set(web, "a", "1", "has", "1")
+			d, r := n.live(configMap("web", api.KeyUpdatePolicy, string(policy),
+				api.KeyMountPoints, "[{path: has, ifAbsent: true}, {path: lacks, ifAbsent: true}, {path: d/e, ifAbsent: true}]"))
+			n.wantFiles(r, map[string]string{"a": "1", "has": "1"})
+			before := []uint64{n.mountPoint(r, "lacks"), n.mountPoint(r, "d/e")}
+			both := func() { n.set(web, "a", "2", "has", "2", "lacks", "2"); pass(latency) }
+			both()
+			n.wantFiles(r, map[string]string{"a": "2", "has": "2"})
+			n.set(web, "a", "3")
+			pass(latency)
+			d = d.restart()
+			n.wantFiles(r, map[string]string{"a": "3"})
+			both()
+			n.wantFiles(r, map[string]string{"a": "2", "has": "2"})
+			d.publish(r)
+			pass(2 * time.Second)
+			n.wantFiles(r, map[string]string{"a": "2", "has": "2"})
+			if after := []uint64{n.mountPoint(r, "lacks"), n.mountPoint(r, "d/e")}; !slices.Equal(before, after) {
+				n.Errorf("the inodes are %d, want %d", after, before)
+			}
+			if got := n.taken(); len(got) == 0 || !strings.Contains(got[0], "key lacks of configmap default/web at path lacks") {
+				n.Errorf("Events are %q, want one that names the key", got)
+			}
+			n.wantProblem(r, "")
+		})
+	}
 }

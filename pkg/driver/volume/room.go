@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
@@ -162,7 +163,7 @@ func (p *projection) footprint() int64 {
 			size += bytesPerItem + int64(len(item.Key)+len(item.Path))
 		}
 	}
-	for _, point := range p.spec.MountPoints {
+	for _, point := range slices.Concat(p.spec.MountPoints, p.spec.MountPointsIfAbsent) {
 		size += bytesPerItem + int64(len(point))
 	}
 	return size

@@ -76,6 +76,9 @@ func (h held) sync(ctx context.Context) (look, Result, error) {
 
 // project plans the files, takes the room for them, renders and applies them.
 func (h held) project(l look) (Result, error) {
+	if err := h.decideMountPoints(&l); err != nil {
+		return ResultFailed, err
+	}
 	plan, contents, err := l.plan()
 	if err != nil {
 		return ResultFailed, err
@@ -95,6 +98,7 @@ func (h held) project(l look) (Result, error) {
 	}
 	h.facts.bytes = int64(t.Size())
 	h.facts.leftOut = plan.LeftOut()
+	h.storeMountPoints(plan.MountPoints())
 	h.noteCopies(l)
 	h.recordApplied(contents, result)
 	return result, nil

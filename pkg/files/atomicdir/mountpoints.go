@@ -2,6 +2,7 @@ package atomicdir
 
 import (
 	"errors"
+	"os"
 	"path"
 
 	"golang.org/x/sys/unix"
@@ -79,4 +80,19 @@ func (d dir) setDir(name string, t tree.Tree) error {
 		return err
 	}
 	return errors.Join(d.setOwnerAndMode(name, opened, t), opened.close())
+}
+
+// EmptyDirs returns those of the paths that are empty directories of root, on a way without links.
+func EmptyDirs(root *os.File, paths []string) (empty []string) {
+	for _, name := range paths {
+		opened, err := fd(root.Fd()).openDir(name)
+		if err != nil {
+			continue // There is something else, or nothing.
+		}
+		names, err := opened.names()
+		if err = errors.Join(err, opened.close()); err == nil && len(names) == 0 {
+			empty = append(empty, name)
+		}
+	}
+	return empty
 }

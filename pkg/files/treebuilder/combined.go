@@ -52,6 +52,9 @@ func (p Plan) Sizes() iter.Seq[int] {
 // Dirs returns every directory of the tree, as [tree.Tree.Dirs] does.
 func (p Plan) Dirs() []string { return p.tree.Dirs() }
 
+// MountPoints returns those of the tree.
+func (p Plan) MountPoints() []string { return p.tree.MountPoints }
+
 // Tree renders the combined files and returns the tree. Call it once.
 func (p Plan) Tree() tree.Tree {
 	for i, f := range p.tree.Files {

@@ -35,3 +35,22 @@ func (p Plan) LeftOut() []string {
 	}
 	return all
 }
+
+// mountPoints returns the mount points of a spec, sorted: those that it always has, and those for
+// which no file is in the way.
+func mountPoints(spec api.Spec, files []tree.File) []string {
+	if len(spec.MountPointsIfAbsent) == 0 {
+		return spec.MountPoints
+	}
+	points := slices.Clone(spec.MountPoints)
+	for _, point := range spec.MountPointsIfAbsent {
+		isInWay := func(f tree.File) bool {
+			return tree.Blocks([]string{point}, f.Path)
+		}
+		if !slices.ContainsFunc(files, isInWay) {
+			points = append(points, point)
+		}
+	}
+	slices.Sort(points)
+	return points
+}

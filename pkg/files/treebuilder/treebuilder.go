@@ -73,7 +73,7 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 		return Plan{}, err
 	}
 	setOwners(&t, spec, fsGroup)
-	t.MountPoints = spec.MountPoints
+	t.MountPoints = mountPoints(spec, t.Files)
 	return Plan{tree: t, combined: d.combined, leftOut: d.leftOut}, nil
 }
 
