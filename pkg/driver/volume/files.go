@@ -238,6 +238,9 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 		}
 	}
 	inodes += int64(len(spec.MountPoints)+len(spec.MountPointsIfAbsent)) * inodesPerItem
+	if spec.UpdatePolicy == api.UpdateInPlace {
+		inodes += atomicdir.MaxKept
+	}
 	return volumefs.Limits{
 		Bytes:  generations*(bytes+rendered+files*page) + bytesForNames,
 		Inodes: generations*(inodes+files) + inodesForNames, // Each file may have a link in the root.
