@@ -153,6 +153,7 @@ func TestVolumesOfALabelledNamespace(t *testing.T) {
 	}
 	p.wantMounts(t, both)
 	p.wantRandomMounts(t, both)
+	p.wantManyMounts(t, both)
 	p.wantRandomVolumes(t, both)
 	p.wantManyItems(t, both)
 	p.wantOthersAlone(t, both)
@@ -293,6 +294,29 @@ func randomMounts(r *rand.Rand) (list []corev1.VolumeMount) {
 		taken[at] = true
 	}
 	return list
+}
+
+// wantManyMounts checks that a pod with many mounts is within what the API server lets an expression cost.
+func (p *policies) wantManyMounts(t *testing.T, namespace string) {
+	t.Helper()
+	const volumes, containers = 20, 6
+	pod := podOf(slices.Repeat([]corev1.VolumeSource{aConfigMap}, volumes)...)
+	var list []corev1.VolumeMount
+	for i := range volumes {
+		name := fmt.Sprintf("volume-%d", i)
+		list = append(list,
+			corev1.VolumeMount{Name: name, MountPath: fmt.Sprintf("/etc/some-service/volume-of-number-%d", i)},
+			corev1.VolumeMount{Name: name, MountPath: fmt.Sprintf("/etc/some-service/volume-of-number-%d/below", i), SubPath: "below"})
+	}
+	pod.Spec.Containers = nil
+	for i := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprintf("web-%d", i), Image: "web", VolumeMounts: list})
+	}
+	for i, v := range p.sameAsPlugin(t, "many mounts", namespace, pod) {
+		if v.CSI == nil {
+			t.Fatalf("volume %d of a pod with many mounts stays", i)
+		}
+	}
 }
 
 // wantManyItems checks that a large volume is within what the API server lets an expression cost.
