@@ -30,6 +30,7 @@ const (
 	KeyDefaultUser  = "defaultUser" // Another name of KeyUID.
 	KeyUpdatePolicy = "updatePolicy"
 	KeyOnDelete     = "onDelete"
+	KeyMountPoints  = "mountPoints"
 )
 
 // Domain is that of all annotations, labels and taints. A fork that must not meet an installation
@@ -106,6 +107,12 @@ type Spec struct {
 	UID, GID *int
 	// UpdatePolicy decides how a change reaches the files.
 	UpdatePolicy UpdatePolicy
+	// MountPoints are paths at which the volume has an empty directory and never a file: containers
+	// mount something there. Clean and sorted, each once.
+	MountPoints []string
+	// MountPointsIfAbsent are paths that become such directories if no file is at them, above or
+	// below them when the volume is published. Clean and sorted, none of them in MountPoints.
+	MountPointsIfAbsent []string
 	// OnDelete is what happens to the files of a required source that goes away while mounted.
 	OnDelete OnDelete
 }

@@ -105,6 +105,20 @@ func TestParseAttributes(t *testing.T) {
 				UpdatePolicy: api.UpdateInPlace, OnDelete: api.OnDeleteKeep,
 			},
 		},
+		"mount points are cleaned and sorted": {
+			in:   with(attributes{"mountPoints": "[new, ./a//m, a]"}),
+			want: change(func(s *api.Spec) { s.MountPoints = []string{"a", "a/m", "new"} }),
+		},
+		"mount points that may have a file": {
+			in:   with(attributes{"mountPoints": "[{path: b/, ifAbsent: true}, {path: a}, {path: c, ifAbsent: false}, {path: ab, ifAbsent: true}]"}),
+			want: change(func(s *api.Spec) { s.MountPoints, s.MountPointsIfAbsent = []string{"a", "c"}, []string{"ab", "b"} }),
+		},
+		"mount points as JSON": {
+			in:   with(attributes{"mountPoints": `["custom"]`}),
+			want: change(func(s *api.Spec) { s.MountPoints = []string{"custom"} }),
+		},
+		"no mount points":               {in: with(attributes{"mountPoints": " "}), want: spec(app)},
+		"no mount points, JSON":         {in: with(attributes{"mountPoints": "[]"}), want: spec(app)},
 		"not optional in so many words": {in: with(attributes{"optional": "false"}), want: spec(app)},
 		"octal without a leading zero": {
 			in: with(attributes{"defaultMode": "440"}), want: change(func(s *api.Spec) { s.DefaultMode = 0o440 }),

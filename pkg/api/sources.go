@@ -68,7 +68,7 @@ func notInEntry(name string) string {
 
 func notInSource(name string) string {
 	switch name {
-	case KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyOnDelete:
+	case KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyMountPoints, KeyOnDelete:
 		return "belongs to the whole volume, make it an attribute beside sources"
 	default:
 		return ""

@@ -85,6 +85,7 @@ func (p *policies) wantTaken(t *testing.T, namespace string) {
 		"the short form": p.ours(map[string]string{
 			"secret": "tls", "namespace": "certs", "items": "[{key: a, path: b}]", "optional": "false", "defaultMode": "0o440",
 			"uid": "0", "gid": "2147483647", "defaultUser": "0", "updatePolicy": "InPlace", "onDelete": "Remove",
+			"mountPoints": "[custom]",
 		}),
 		"the long form":     p.ours(map[string]string{"sources": "[{configMap: {name: web}}]", "defaultMode": "7"}),
 		"mistakes in items": p.ours(map[string]string{"configMap": "web", "items": "{"}),

@@ -47,6 +47,33 @@ func Long(sources []api.Source) (map[string]string, error) {
 	return map[string]string{api.KeySources: text}, err
 }
 
+// MountPoints returns the text of the attribute that lists mount points.
+func MountPoints(always, ifAbsent []string) (string, error) {
+	list := make([]any, 0, len(always)+len(ifAbsent))
+	for _, point := range always {
+		list = append(list, point)
+	}
+	for _, point := range ifAbsent {
+		list = append(list, writtenPoint{Path: point, IfAbsent: true})
+	}
+	var node yaml.Node
+	if err := node.Encode(list); err != nil {
+		return "", fmt.Errorf("write the mount points: %w", err)
+	}
+	node.Style = yaml.FlowStyle
+	text, err := yaml.Marshal(&node)
+	if err != nil {
+		return "", fmt.Errorf("write the mount points: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// writtenPoint is a mount point that may have a file.
+type writtenPoint struct {
+	Path     string `yaml:"path"`
+	IfAbsent bool   `yaml:"ifAbsent"`
+}
+
 // Sources returns the text of the attribute that lists the sources.
 func Sources(sources []api.Source) (string, error) {
 	list := make([]map[string]writtenSource, len(sources))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/intree"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/mounts"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -173,8 +174,7 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 			say := func(format string, args ...any) {
 				o.Remark("%s:%d: %s: volume %s: %s", file, document.Line(at), spec.Object, name, fmt.Sprintf(format, args...))
 			}
-			mounts := mountsOf(spec, name)
-			r, err := o.volume(volume, session.NamespaceOr(o.Session, spec.Namespace), mounts)
+			r, needs, err := o.volume(volume, session.NamespaceOr(o.Session, spec.Namespace), containersOf(spec))
 			switch {
 			case errors.Is(err, intree.ErrOther) && len(o.names) == 0:
 				continue
@@ -189,7 +189,7 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 			o.converted++
 			r.Object = at
 			list = append(list, r)
-			o.remarkOn(say, mounts, r.Value)
+			o.remarkOn(say, needs, r.Value)
 		}
 	}
 	return list
@@ -198,36 +198,44 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 // volume returns which field of a volume becomes which, and what it holds. It leaves out where the
 // volume is.
 func (o *command) volume(
-	volume map[string]any, namespace string, mounts volumeMounts,
-) (r manifest.Replacement, err error) {
+	volume map[string]any, namespace string, containers []mounts.Container,
+) (r manifest.Replacement, needs mounts.Needs, err error) {
 	var v corev1.Volume
 	if err := manifest.Convert(volume, &v); err != nil {
-		return r, fmt.Errorf("it is not what the API server takes: %w", err)
+		return r, needs, fmt.Errorf("it is not what the API server takes: %w", err)
 	}
 	namer := intree.Namer{Driver: o.driver, Namespace: namespace}
 	if o.to == toInTree {
-		if v.CSI != nil && mounts.needInPlace() && v.CSI.VolumeAttributes[api.KeyUpdatePolicy] == string(api.UpdateInPlace) {
-			delete(v.CSI.VolumeAttributes, api.KeyUpdatePolicy)
-		}
-		made, err := namer.ToInTree(v.VolumeSource)
+		made, err := namer.ToInTree(withoutInPlace(v, containers))
 		if err == nil {
 			r.From = "csi"
 			r.To, r.Value, err = sourceField(made)
 		}
-		return r, err
+		return r, needs, err
 	}
 	made, err := namer.ToLiveconfig(v.VolumeSource)
 	if err == nil {
 		r.From, _, err = sourceField(v.VolumeSource)
 	}
-	if err != nil {
-		return r, err
+	if err == nil {
+		needs, err = namer.AddNeeds(made, v.Name, containers)
 	}
-	if mounts.needInPlace() {
-		made.VolumeAttributes[api.KeyUpdatePolicy] = string(api.UpdateInPlace)
+	if err != nil {
+		return r, needs, err
 	}
 	r.To, r.Value, err = sourceField(corev1.VolumeSource{CSI: made})
-	return r, err
+	return r, needs, err
+}
+
+// withoutInPlace returns the volume without the policy that the conversion adds because of mounts.
+func withoutInPlace(v corev1.Volume, containers []mounts.Container) corev1.VolumeSource {
+	if v.CSI == nil || v.CSI.VolumeAttributes[api.KeyUpdatePolicy] != string(api.UpdateInPlace) {
+		return v.VolumeSource
+	}
+	if needs, err := mounts.Of(containers, v.Name, api.Spec{}); err == nil && needs.InPlace() {
+		delete(v.CSI.VolumeAttributes, api.KeyUpdatePolicy)
+	}
+	return v.VolumeSource
 }
 
 // sourceField returns the one field of a volume source that is set, as JSON has it.
@@ -245,47 +253,25 @@ func sourceField(v corev1.VolumeSource) (name string, value any, err error) {
 	return "", nil, nil
 }
 
-func (o *command) remarkOn(say func(string, ...any), mounts volumeMounts, value any) {
+func (o *command) remarkOn(say func(string, ...any), needs mounts.Needs, value any) {
 	if o.to == toInTree {
 		return
 	}
+	csi, _ := value.(map[string]any)
+	attributes, _ := csi["volumeAttributes"].(map[string]any)
 	arrives := ", which updates do not reach, as before: they do with"
-	if mounts.needInPlace() {
+	if needs.InPlace() {
 		arrives = ": updates reach that by"
 	}
-	for _, container := range mounts.parts {
+	for _, container := range needs.Parts {
 		say("note: container %s mounts a subPath of it%s updatePolicy: InPlace, where a reader may see a half-written file",
 			container, arrives)
 	}
-	csi, _ := value.(map[string]any)
-	attributes, _ := csi["volumeAttributes"].(map[string]any)
+	for _, place := range needs.Always {
+		say("note: something is mounted at %s in it: mountPoints keeps a directory there", place)
+	}
 	sources, _ := attributes[api.KeySources].(string)
 	if attributes[api.KeySecret] != nil || strings.Contains(sources, api.KeySecret+":") {
 		say("note: its Secrets are read with the pods' service account, which needs a Role: see `kubectl liveconfig grant`")
 	}
 }
-
-type volumeMounts struct{ wholes, parts []any }
-
-func mountsOf(spec manifest.PodSpec, volume string) volumeMounts {
-	var m volumeMounts
-	for _, list := range []string{"initContainers", "containers"} {
-		for _, container := range manifest.Objects(spec.Data[list]) {
-			for _, mount := range manifest.Objects(container["volumeMounts"]) {
-				switch {
-				case mount["name"] != volume:
-				case hasText(mount["subPath"]) || hasText(mount["subPathExpr"]):
-					m.parts = append(m.parts, container["name"])
-				default:
-					m.wholes = append(m.wholes, container["name"])
-				}
-			}
-		}
-	}
-	return m
-}
-
-func hasText(field any) bool { return field != nil && field != "" }
-
-// needInPlace reports whether updates reach containers only in place, since all mount a subPath.
-func (m volumeMounts) needInPlace() bool { return len(m.parts) > 0 && len(m.wholes) == 0 }

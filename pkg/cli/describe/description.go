@@ -78,6 +78,7 @@ type Volume struct {
 	UpdatePolicy string   `json:"updatePolicy,omitempty"`
 	OnDelete     string   `json:"onDelete,omitempty"`
 	DefaultMode  string   `json:"defaultMode,omitempty"`
+	MountPoints  []string `json:"mountPoints,omitempty"`
 	// UID and GID are from the attributes, and FSGroup is the pods'; nil where it is not set.
 	UID     *int   `json:"uid,omitempty"`
 	GID     *int   `json:"gid,omitempty"`
@@ -197,6 +198,7 @@ type Event struct {
 func (v *Volume) describe(spec api.Spec, copies map[api.Ref]api.Ref) {
 	v.UpdatePolicy, v.OnDelete = string(spec.UpdatePolicy), string(spec.OnDelete)
 	v.DefaultMode, v.UID, v.GID = attributes.Mode(spec.DefaultMode), spec.UID, spec.GID
+	v.MountPoints = spec.MountPoints
 	for _, src := range spec.Sources {
 		d := Source{Object: src.Ref, Optional: src.Optional}
 		if source, isCopy := copies[src.Ref]; isCopy {

@@ -129,7 +129,8 @@ func (p *page) volume(d Description, v Volume) {
 	for _, mistake := range v.Mistakes {
 		p.line(2, "Mistake: %s", mistake)
 	}
-	p.fields(2, "Update Policy", v.UpdatePolicy, "On Delete", v.OnDelete, "Default Mode", v.DefaultMode, "Owner", owner(v))
+	p.fields(2, "Update Policy", v.UpdatePolicy, "On Delete", v.OnDelete, "Default Mode", v.DefaultMode, "Owner", owner(v),
+		"Mount Points", strings.Join(v.MountPoints, ", "))
 	p.line(2, "Mounts:%s", orNone(len(v.Mounts)))
 	for _, m := range v.Mounts {
 		p.line(3, "%s%s", mount(m), mountNote(m, v.UpdatePolicy))

@@ -1,7 +1,7 @@
 // Package intree makes volumes of Kubernetes' own types volumes of liveconfig, and back, where both
 // mean the same.
 //
-// It does not know manifests, mounts, pods or the API server.
+// It does not know manifests or the API server, nor which mounts need what.
 package intree
 
 import (

@@ -59,7 +59,7 @@ func (v Volume) rows() [][]string {
 func (v Volume) entries() []tree.File {
 	all := slices.Clone(v.Tree.Files)
 	for _, dir := range v.Tree.Dirs() {
-		all = append(all, tree.File{Path: dir + "/", Mode: v.Tree.DirMode | fs.ModeDir})
+		all = append(all, tree.File{Path: dir + "/", Mode: v.Tree.ModeOfDir(dir) | fs.ModeDir})
 	}
 	slices.SortFunc(all, func(a, b tree.File) int { return strings.Compare(a.Path, b.Path) })
 	return slices.Insert(all, 0, tree.File{Path: ".", Mode: v.RootMode | fs.ModeDir})

@@ -208,6 +208,9 @@ func (o *command) remarkLacks(pod Pod, v Volume) {
 	for _, what := range v.LeftOut {
 		o.once("note: %s: volume %s: left out is %s, which only a running pod has", pod.Object(), v.Name, what)
 	}
+	for _, key := range v.Taken {
+		o.once("note: %s: volume %s: left out is %s, because mountPoints keeps the place", pod.Object(), v.Name, key)
+	}
 	for _, ref := range v.Unfound {
 		if !o.fromCluster {
 			o.once("note: %s is in no file: add it by --filename, or ask the cluster with --from-cluster", ref)

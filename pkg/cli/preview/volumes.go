@@ -34,6 +34,8 @@ type Volume struct {
 	Unfound []api.Ref
 	// LeftOut describes what else is in the volume, that only a running pod has.
 	LeftOut []string
+	// Taken describes the keys that have no file, because mount points have their places.
+	Taken []string
 	// Err explains why it would hold nothing.
 	Err error
 }
@@ -169,9 +171,14 @@ func (b *builder) fill(spec api.Spec) error {
 // build returns the files. In a volume of Kubernetes' own, only files belong to a user, and fsGroup
 // may read those too.
 func (b *builder) build(spec api.Spec, contents map[api.Ref]api.Content) (tree.Tree, error) {
-	exact, err := treebuilder.Build(spec, b.fsGroup(), contents)
-	if err != nil || b.made.Type == Liveconfig {
-		return exact, err
+	plan, err := treebuilder.Prepare(spec, b.fsGroup(), contents)
+	if err != nil {
+		return tree.Tree{}, err
+	}
+	b.made.Taken = plan.LeftOut()
+	exact := plan.Tree()
+	if b.made.Type == Liveconfig {
+		return exact, nil
 	}
 	built, err := treebuilder.Build(withoutUsers(spec), b.fsGroup(), contents)
 	for i := range built.Files { // They are the same, in the same order.

@@ -26,7 +26,9 @@ type files struct {
 	known  atomicdir.Known // The state of the root after the last write.
 	view   View            // The cached view of a live projection; nil for none yet.
 	digest string          // Of the tree last written or found equal; empty after a restart or a failed write.
-	tidyAt time.Time       // When replaced files may go; zero without such files.
+	// mountPoints are those of the last write; nil after a restart, until the first sync.
+	mountPoints *mountPoints
+	tidyAt      time.Time // When replaced files may go; zero without such files.
 	// projected are the objects whose content is in the files; nil after a restart, until the first
 	// sync. A map takes the memory of eight for one, and most volumes have one.
 	projected []projected
@@ -234,6 +236,10 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 			files += items
 			inodes += items * inodesPerItem
 		}
+	}
+	inodes += int64(len(spec.MountPoints)+len(spec.MountPointsIfAbsent)) * inodesPerItem
+	if spec.UpdatePolicy == api.UpdateInPlace {
+		inodes += atomicdir.MaxKept
 	}
 	return volumefs.Limits{
 		Bytes:  generations*(bytes+rendered+files*page) + bytesForNames,

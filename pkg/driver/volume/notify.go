@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/klog/v2"
 
@@ -22,6 +23,7 @@ const (
 type reported struct {
 	problem string       // The fingerprint of the last problem; empty for none.
 	polled  []source.Key // The sources that are polled.
+	leftOut string       // The keys that mount points leave no place for; empty for none.
 }
 
 // outcome is how the sync of a live projection ended.
@@ -71,6 +73,18 @@ func (h held) reportPolled(polled []source.Key) {
 			}
 		}
 		v.events.polled = polled
+	}
+}
+
+// reportLeftOut writes an Event for each volume when other keys than before have no file, because
+// mount points have their places.
+func (h held) reportLeftOut() {
+	leftOut := strings.Join(h.facts.leftOut, ", ")
+	for _, v := range h.volumes {
+		if leftOut != "" && leftOut != v.events.leftOut {
+			h.node.event(v, ReasonPathTaken, "left out, because mountPoints keeps the place: %s", leftOut)
+		}
+		v.events.leftOut = leftOut
 	}
 }
 

@@ -143,6 +143,8 @@ const (
 	ReasonAccessLost Reason = "AccessLost"
 	// ReasonPolling: a source is polled, because its reader may not watch it.
 	ReasonPolling Reason = "Polling"
+	// ReasonPathTaken: keys are left out, because their places belong to mount points.
+	ReasonPathTaken Reason = "PathTaken"
 	// ReasonFrozen: a live volume is not updated any more, because this version of the driver
 	// refuses what an earlier one accepted, or because its update panicked.
 	ReasonFrozen Reason = "Frozen"

@@ -129,8 +129,12 @@ func digestOf(value any) [sha256.Size]byte {
 }
 
 // canShare reports whether other volumes may have the same files. Programs may hold files of
-// InPlace volumes open while they change, and a Never volume has the content of its publish.
+// InPlace volumes open while they change, a Never volume has the content of its publish, and the
+// content at publish also decides about some mount points.
 func (p *projection) canShare() bool {
+	if len(p.spec.MountPointsIfAbsent) > 0 {
+		return false
+	}
 	return p.spec.UpdatePolicy == api.UpdateAtomic || p.spec.UpdatePolicy == api.UpdateReplace
 }
 

@@ -336,6 +336,7 @@ func (m *Manager) populateNew(ctx context.Context, v *volume, h held) error {
 	} else {
 		h.reportPolled(l.polled())
 	}
+	h.reportLeftOut()
 	v.attributes = nil
 	if !h.flags.oldestChange().IsZero() {
 		m.queue.add(h.projection) // The sources have changed since they were read, and workers skip unpublished volumes.

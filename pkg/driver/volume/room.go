@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
@@ -161,6 +162,9 @@ func (p *projection) footprint() int64 {
 		for _, item := range s.Items {
 			size += bytesPerItem + int64(len(item.Key)+len(item.Path))
 		}
+	}
+	for _, point := range slices.Concat(p.spec.MountPoints, p.spec.MountPointsIfAbsent) {
+		size += bytesPerItem + int64(len(point))
 	}
 	return size
 }

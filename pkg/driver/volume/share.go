@@ -78,4 +78,5 @@ func (h held) take(v *volume, own held) {
 	own.end()
 	h.node.registry.removeProjection(own.projection)
 	h.reportPolled(h.look().polled())
+	h.reportLeftOut()
 }

@@ -22,6 +22,7 @@ const (
 // facts are shown in reports and decide nothing. The projection's mu guards them.
 type facts struct {
 	bytes       int64     // Of the files.
+	leftOut     []string  // The keys that have no file, because mount points have their places.
 	projectedAt time.Time // When the files last changed; zero for not in this run.
 	checkedAt   time.Time // When the files were last known to be current; zero for not in this run.
 	troubled    time.Time // When the problem began; zero for none.

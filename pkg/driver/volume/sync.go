@@ -44,6 +44,7 @@ func (h held) syncLive(ctx context.Context) error {
 	}
 	h.report(ctx, o)
 	h.reportPolled(l.polled())
+	h.reportLeftOut()
 	h.tidyLater(result)
 	return o.problem
 }
@@ -75,6 +76,9 @@ func (h held) sync(ctx context.Context) (look, Result, error) {
 
 // project plans the files, takes the room for them, renders and applies them.
 func (h held) project(l look) (Result, error) {
+	if err := h.decideMountPoints(&l); err != nil {
+		return ResultFailed, err
+	}
 	plan, contents, err := l.plan()
 	if err != nil {
 		return ResultFailed, err
@@ -93,6 +97,8 @@ func (h held) project(l look) (Result, error) {
 		return ResultFailed, err
 	}
 	h.facts.bytes = int64(t.Size())
+	h.facts.leftOut = plan.LeftOut()
+	h.storeMountPoints(plan.MountPoints())
 	h.noteCopies(l)
 	h.recordApplied(contents, result)
 	return result, nil

@@ -22,6 +22,12 @@ import (
 //	..data -> ..2026_01_02_15_04_05.678901234
 //	..2026_01_02_15_04_05.678901234/conf.d/app.yaml
 //
+// A mount point is a directory in the root, and so are the directories above it. The names beside
+// it are links there, in the place of a link for the whole directory:
+//
+//	conf.d/app.yaml -> ../..data/conf.d/app.yaml
+//	conf.d/extra
+//
 // One rename of ..data changes all files at once. A Write takes these steps:
 //
 //  1. Read what is in the root and which generation is live, unless both are known.
@@ -33,13 +39,14 @@ import (
 //  4. Give the root its owner and mode.
 //  5. Write the new generation.
 //  6. Link it as ..data_tmp.
-//  7. Make the links for new names, under other names. From here on nothing needs space.
+//  7. Make the mount points that are missing, and the links for new names, under other names. From
+//     here on nothing needs space.
 //  8. Remove the names that will go: none is ever listed that leads nowhere.
 //  9. Rename ..data_tmp to ..data.
 //  10. Rename the new names into place.
 //  11. Remove the old generation, unless it has a grace, and whatever else does not belong here.
 //
-// If a step up to 9 fails, what was made is removed and the names are put back.
+// If a step up to 9 fails, what was made is removed and the names are put back; mount points stay.
 type Atomic struct {
 	// Grace is for generations that were replaced. A Write removes those whose grace is over, and
 	// all when the file system has no room otherwise.
@@ -76,8 +83,9 @@ func (a Atomic) Write(root *os.File, t tree.Tree) (changed bool, err error) {
 // it replaces.
 func (a Atomic) write(root *os.File, t tree.Tree, grace Grace) (changed bool, err error) {
 	w := &atomicWrite{
-		dir: newDir(root, a.hook), want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0,
-		differs: a.Differs, isNew: a.IsNew,
+		dir: newDir(root, a.hook), want: t, room: a.Room, wanted: t.Names(), dirs: t.FixedDirs(), grace: grace,
+		keepsLast: a.Grace.Time > 0,
+		differs:   a.Differs, isNew: a.IsNew,
 		known: a.Known, now: time.Now(),
 	}
 	if w.known == nil {
@@ -89,7 +97,7 @@ func (a Atomic) write(root *os.File, t tree.Tree, grace Grace) (changed bool, er
 	if err := w.finish(); err != nil {
 		return w.made, err
 	}
-	if a.Known != nil {
+	if a.Known != nil && len(w.dirs) == 0 { // A change in a directory does not show in the root.
 		w.learn()
 	}
 	return w.made, nil
@@ -100,8 +108,10 @@ type atomicWrite struct {
 	dir
 	want tree.Tree
 	room func() error
-	// wanted are the names that users shall see in the root, sorted.
+	// wanted are the names of links that users shall see, sorted; dirs are the mount points and the
+	// directories above them.
 	wanted []string
+	dirs   []tree.Dir
 	grace  Grace
 	// keepsLast leaves the generation that is replaced in its place.
 	keepsLast bool
@@ -115,8 +125,8 @@ type atomicWrite struct {
 	root info
 	// spared are replaced generations that have grace.
 	spared map[string]bool
-	// found is what was in the root, one level deep. Anything that is removed is taken out; what is
-	// made is not put in.
+	// found is what was in the root, and in the directories that hold links. Anything that is
+	// removed is taken out; what is made is not put in.
 	found entries
 	// order has the names that were found, sorted, so that the same is always done in the same
 	// order.
@@ -141,6 +151,7 @@ func (w *atomicWrite) prepare() error {
 		step[*atomicWrite]{"set owner and mode of the volume", (*atomicWrite).correctRoot}, // 4
 		step[*atomicWrite]{"write the new files", (*atomicWrite).writeGeneration},          // 5
 		step[*atomicWrite]{"link the new files", (*atomicWrite).linkGeneration},            // 6
+		step[*atomicWrite]{"make mount points", (*atomicWrite).makeDirs},                   // 7
 		step[*atomicWrite]{"make new names", (*atomicWrite).stageNames},                    // 7
 		step[*atomicWrite]{"remove old names", (*atomicWrite).dropNames},                   // 8
 		step[*atomicWrite]{"switch to the new files", (*atomicWrite).swap},                 // 9
@@ -162,23 +173,36 @@ func (w *atomicWrite) look() error {
 	if w.root, err = w.statSelf(); err != nil || w.isNew {
 		return err
 	}
-	if w.differs && known.isFor(w.root, w.wanted, ownerOf(w.want)) {
+	if w.differs && len(w.dirs) == 0 && known.isFor(w.root, w.wanted, ownerOf(w.want)) {
 		w.recall(known)
 		return nil
 	}
+	if err := w.list(); err != nil {
+		return err
+	}
+	if target := w.found[dataLink].target; isGeneration(target) && w.found.isDir(target) {
+		w.live = target
+	}
+	return nil
+}
+
+// list finds what is in the root, and in the directories in which links belong.
+func (w *atomicWrite) list() (err error) {
 	if w.order, err = w.namesAgain(); err != nil {
 		return err
 	}
-	slices.Sort(w.order)
 	w.found = make(entries, len(w.order))
 	for _, name := range w.order {
 		if w.found[name], err = w.stat(name); err != nil {
 			return err
 		}
 	}
-	if target := w.found[dataLink].target; isGeneration(target) && w.found.isDir(target) {
-		w.live = target
+	for _, d := range w.dirs { // Parents come first.
+		if err := w.listDir(d.Path); err != nil {
+			return err
+		}
 	}
+	slices.Sort(w.order)
 	return nil
 }
 

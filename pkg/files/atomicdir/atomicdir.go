@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/files/layout"
@@ -92,6 +93,20 @@ func check(t tree.Tree) error {
 			return fmt.Errorf("path %q starts with %q, which is reserved", f.Path, reserved)
 		case f.Mode&^fs.ModePerm != 0:
 			return fmt.Errorf("file %q: mode %v has more than permission bits", f.Path, f.Mode)
+		case tree.Blocks(t.MountPoints, f.Path):
+			return fmt.Errorf("path %q is in the way of a mount point", f.Path)
+		}
+	}
+	return checkMountPoints(t.MountPoints)
+}
+
+func checkMountPoints(points []string) error {
+	if !slices.IsSorted(points) {
+		return fmt.Errorf("mount points %q are not sorted", points)
+	}
+	for _, p := range points {
+		if p == "." || !fs.ValidPath(p) || isReserved(p) {
+			return fmt.Errorf("mount point %q is not a clean relative path, or reserved", p)
 		}
 	}
 	return nil

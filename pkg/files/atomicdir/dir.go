@@ -113,7 +113,9 @@ func (d dir) removeBy(unlink func(d fd, base string) error, name string) error {
 }
 
 func (d dir) symlink(target, name string, o owner, mode fs.FileMode) error {
-	err := d.do("symlink", name, func() error { return unix.Symlinkat(target, int(d.fd), name) })
+	err := d.doIn("symlink", name, func(parent fd, base string) error {
+		return unix.Symlinkat(target, int(parent), base)
+	})
 	if err != nil || d.isOurs(o, mode) {
 		return err
 	}

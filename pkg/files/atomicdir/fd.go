@@ -231,6 +231,7 @@ type info struct {
 	owner   owner
 	size    int64
 	device  uint64
+	inode   uint64
 	changed unix.Timespec
 	// target is where a symlink leads.
 	target string
@@ -238,7 +239,8 @@ type info struct {
 
 func infoOf(st unix.Stat_t) info {
 	return info{
-		mode: st.Mode, owner: owner{uid: int(st.Uid), gid: int(st.Gid)}, size: st.Size, device: st.Dev, changed: st.Ctim,
+		mode: st.Mode, owner: owner{uid: int(st.Uid), gid: int(st.Gid)}, size: st.Size, device: st.Dev, inode: st.Ino,
+		changed: st.Ctim,
 	}
 }
 

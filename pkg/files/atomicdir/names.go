@@ -20,7 +20,7 @@ func (w *atomicWrite) stageNames() error {
 		}
 		temp := w.temporary(name, tempName(len(w.staged)))
 		w.staged = append(w.staged, name)
-		if err := w.symlink(dataLink+"/"+name, temp, ownerOf(w.want), w.want.DirMode); err != nil {
+		if err := w.symlink(linkTarget(name), temp, ownerOf(w.want), w.want.DirMode); err != nil {
 			return err
 		}
 	}
@@ -29,8 +29,13 @@ func (w *atomicWrite) stageNames() error {
 
 // isRightLink reports whether name is the right link.
 func (w *atomicWrite) isRightLink(name string) bool {
-	rest, ok := strings.CutPrefix(w.found[name].target, dataLink+"/")
-	return ok && rest == name
+	target := w.found[name].target
+	return target != "" && target == linkTarget(name)
+}
+
+// linkTarget returns where the link of a name leads: to itself below ..data.
+func linkTarget(name string) string {
+	return strings.Repeat("../", strings.Count(name, "/")) + dataLink + "/" + name
 }
 
 func tempName(i int) string { return tempPrefix + strconv.Itoa(i) }

@@ -17,7 +17,7 @@ import (
 //
 // A Write takes these steps, of which 5 and 9 are for [InPlace] alone:
 //
-//  1. Read everything that is in the root.
+//  1. Read everything that is in the root, and make the mount points that are missing.
 //  2. Compare it with the tree, file by file: bytes, modes, owners.
 //  3. Remove what interrupted writes have left, so that it takes no room from this one.
 //  4. Give the root its owner and mode.
@@ -30,9 +30,9 @@ import (
 //  9. Rewrite files in place: owner and mode, all bytes, then the length. A reader sees old and new
 //     bytes mixed, and zeros behind the new length of a file that gets shorter, but never less than
 //     the shorter of both.
-//  10. Remove whatever else does not belong here.
+//  10. Remove whatever else does not belong here. An [InPlace] keeps the inodes of files, empty.
 //
-// If a step up to 6 fails, what was made is removed.
+// If a step up to 6 fails, what was made is removed, except for mount points.
 type Replace struct {
 	// Room, if set, is asked before files are written, when left-overs are gone. Its error ends the
 	// Write.
@@ -49,6 +49,9 @@ func (r Replace) Write(root *os.File, t tree.Tree) (changed bool, err error) {
 // InPlace is [Replace] with one difference: a file whose bytes, mode or owner change stays the same
 // inode, which a container that mounts this one file sees too. It is the only writer that can show
 // a file half changed. Files that come new, or take the place of something else, come by rename.
+//
+// A file that goes leaves its inode, empty and under a reserved name. When the file comes back, a
+// container that has mounted it sees the new content.
 type InPlace struct {
 	// Room is that of a [Replace].
 	Room func() error
@@ -77,6 +80,10 @@ type plainWrite struct {
 	parts []part
 	// rewrites are the files that change in place.
 	rewrites []rewrite
+	// kept are the inodes that wait for their files, by the names under which they wait; revived
+	// are the names of those whose files come back.
+	kept    map[string]info
+	revived []string
 	// reservations are those of them for which space was asked.
 	reservations []rewrite
 }
@@ -107,6 +114,7 @@ func write(root *os.File, h hook, w *plainWrite) (changed bool, err error) {
 func (w *plainWrite) prepare() error {
 	return runSteps(w,
 		step[*plainWrite]{"read the volume", (*plainWrite).look},                        // 1
+		step[*plainWrite]{"make mount points", (*plainWrite).makeDirs},                  // 1
 		step[*plainWrite]{"compare the files", (*plainWrite).compare},                   // 2
 		step[*plainWrite]{"remove left-overs", (*plainWrite).sweep},                     // 3
 		step[*plainWrite]{"set owner and mode of the volume", (*plainWrite).settleRoot}, // 4
@@ -142,7 +150,7 @@ func (w *plainWrite) look() error {
 		}
 	}
 	slices.Sort(w.reserved)
-	return nil
+	return w.lookKept()
 }
 
 // compare is step 2.
@@ -193,7 +201,7 @@ func (w *plainWrite) sweep() error {
 	w.reserved = slices.DeleteFunc(w.reserved, func(name string) bool {
 		return strings.HasPrefix(name, tempPrefix) && w.remove(name) == nil
 	})
-	return nil
+	return w.emptyKept()
 }
 
 // settleRoot is step 4.
@@ -216,23 +224,29 @@ func (w *plainWrite) findRoom() error {
 // stage is step 6.
 func (w *plainWrite) stage() error {
 	for i, p := range w.parts {
-		if !p.isDir() {
-			if err := w.create(tempName(i), p.files[0], w.want); err != nil {
+		if err := w.stagePart(tempName(i), p); err != nil {
+			return err
+		}
+		for _, f := range p.files {
+			if err := w.stageReturning(f, tempName(i)+strings.TrimPrefix(f.Path, p.path)); err != nil {
 				return err
 			}
-			continue
-		}
-		if err := w.createSubtree(tempName(i), below(p.path, p.files, w.want)); err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
+func (w *plainWrite) stagePart(temp string, p part) error {
+	if !p.isDir() {
+		return w.create(temp, p.files[0], w.want)
+	}
+	return w.createSubtree(temp, below(p.path, p.files, w.want))
+}
+
 // settleDirs is step 7.
 func (w *plainWrite) settleDirs() error {
 	for _, d := range w.want.Dirs() {
-		if !w.found.isDir(d) || w.found[d].has(w.want.DirMode, ownerOf(w.want)) {
+		if !w.found.isDir(d) || w.found[d].has(w.want.ModeOfDir(d), ownerOf(w.want)) {
 			continue
 		}
 		if err := w.settleDir(d); err != nil {
@@ -254,7 +268,7 @@ func (w *plainWrite) settleDir(name string) error {
 func (w *plainWrite) install() error {
 	for i, p := range w.parts {
 		if _, ok := w.found[p.path]; ok && (p.isDir() || w.found.isDir(p.path)) {
-			if err := w.discard(p.path); err != nil {
+			if err := w.discardKept(p.path); err != nil {
 				return err
 			}
 		}
@@ -290,9 +304,10 @@ func (w *plainWrite) clean() error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(w.found)) {
 		if _, ok := w.found[name]; ok && !wanted[name] {
-			errs = append(errs, w.discard(name))
+			errs = append(errs, w.discardKept(name))
 		}
 	}
+	errs = append(errs, w.dropKept())
 	for _, name := range w.reserved {
 		errs = append(errs, w.remove(name))
 	}
@@ -301,7 +316,7 @@ func (w *plainWrite) clean() error {
 
 // undo takes back what the steps up to 6 have made, as far as they got.
 func (w *plainWrite) undo() error {
-	return errors.Join(w.release(), w.removeTemps())
+	return errors.Join(w.release(), w.forgetRevived(), w.removeTemps())
 }
 
 // removeTemps removes the parts that were not put into place.

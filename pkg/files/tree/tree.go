@@ -38,6 +38,9 @@ type Tree struct {
 	DirMode fs.FileMode
 	// UID and GID own every directory, and every file that has no [File.User].
 	UID, GID int
+	// MountPoints are directories in which there is never a file, of the mode [MountPointMode],
+	// sorted. No file is at one of them, above or below it.
+	MountPoints []string
 }
 
 // UserOf returns who owns a file of the tree.
@@ -99,28 +102,42 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// Dirs returns every directory the files need, parents before children, without the root.
+// Dirs returns every directory of the tree, parents before children, without the root: those that
+// files need, and the mount points.
 func (t Tree) Dirs() []string {
 	var dirs []string
 	seen := map[string]bool{".": true}
 	for _, f := range t.Files {
-		var missing []string
-		for d := path.Dir(f.Path); !seen[d]; d = path.Dir(d) {
-			seen[d] = true
-			missing = append(missing, d)
-		}
-		slices.Reverse(missing)
-		dirs = append(dirs, missing...)
+		dirs = appendMissing(dirs, path.Dir(f.Path), seen)
+	}
+	for _, point := range t.MountPoints {
+		dirs = appendMissing(dirs, point, seen)
 	}
 	return dirs
 }
 
-// Names returns the first path element of every file, sorted, each once: the names a user sees in
-// the volume's root.
+// appendMissing appends a directory and those above it that were not seen, parents before children.
+func appendMissing(dirs []string, dir string, seen map[string]bool) []string {
+	var missing []string
+	for d := dir; !seen[d]; d = path.Dir(d) {
+		seen[d] = true
+		missing = append(missing, d)
+	}
+	slices.Reverse(missing)
+	return append(dirs, missing...)
+}
+
+// Names returns what stands for all files beside the mount points, sorted, each once: the first
+// path element of a file. Below a directory that has mount points, one more element counts.
 func (t Tree) Names() []string {
+	fixed := t.fixedDirs()
 	var names []string
 	for _, f := range t.Files {
 		name, _, _ := strings.Cut(f.Path, "/")
+		for fixed[name] && len(name) < len(f.Path) {
+			next, _, _ := strings.Cut(f.Path[len(name)+1:], "/")
+			name += "/" + next
+		}
 		names = append(names, name)
 	}
 	slices.SortFunc(names, cmp.Compare)
@@ -141,6 +158,13 @@ func (t Tree) Size() int {
 func (t Tree) Digest() string {
 	h := sha256.New()
 	sums := sums{}
+	if len(t.MountPoints) > 0 {
+		writeNumbers(h, int64(len(t.MountPoints)))
+	}
+	for _, point := range t.MountPoints {
+		writeNumbers(h, int64(len(point)))
+		h.Write([]byte(point))
+	}
 	writeNumbers(h, int64(t.DirMode), int64(t.UID), int64(t.GID), int64(len(t.Files)))
 	for _, f := range t.Files {
 		writeNumbers(h, int64(f.Mode), int64(t.UserOf(f)), int64(len(f.Path)), int64(len(f.Data)))

@@ -52,6 +52,9 @@ func (p Plan) Sizes() iter.Seq[int] {
 // Dirs returns every directory of the tree, as [tree.Tree.Dirs] does.
 func (p Plan) Dirs() []string { return p.tree.Dirs() }
 
+// MountPoints returns those of the tree.
+func (p Plan) MountPoints() []string { return p.tree.MountPoints }
+
 // Tree renders the combined files and returns the tree. Call it once.
 func (p Plan) Tree() tree.Tree {
 	for i, f := range p.tree.Files {
@@ -74,6 +77,9 @@ func (d *draft) addCombined(src api.Source, content api.Content) {
 		}
 	}
 	if !d.measure(&s, src) {
+		return
+	}
+	if !d.isFree(src, "", src.As.Path) {
 		return
 	}
 	d.addFile(tree.File{Path: src.As.Path}, src.As.Mode)

@@ -33,6 +33,7 @@ func Build(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (tree.
 type Plan struct {
 	tree     tree.Tree
 	combined map[string]combinedFile // By path.
+	leftOut  []string                // See LeftOut.
 }
 
 // Prepare merges the sources of spec, in order, into one tree. A ref that is not in contents does
@@ -42,7 +43,7 @@ type Plan struct {
 // an *[UnsupportedError] if a combined file cannot hold a key, or a *[tree.ConflictError] if the
 // paths of two files collide.
 func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Plan, error) {
-	d := draft{defaultMode: spec.DefaultMode, files: map[string]tree.File{}}
+	d := draft{defaultMode: spec.DefaultMode, files: map[string]tree.File{}, mountPoints: spec.MountPoints}
 	if fsGroup != nil && spec.UID == nil {
 		d.added = groupReads
 	}
@@ -72,7 +73,8 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 		return Plan{}, err
 	}
 	setOwners(&t, spec, fsGroup)
-	return Plan{tree: t, combined: d.combined}, nil
+	t.MountPoints = mountPoints(spec, t.Files)
+	return Plan{tree: t, combined: d.combined, leftOut: d.leftOut}, nil
 }
 
 // draft is what the sources so far make of a volume, by path. A later file replaces an earlier one.
@@ -80,6 +82,8 @@ type draft struct {
 	defaultMode fs.FileMode // Of files for which no item has one.
 	added       fs.FileMode // Added to the modes of files for which no item has an owner.
 	files       map[string]tree.File
+	mountPoints []string // Where no file may be.
+	leftOut     []string // The keys whose places these are.
 	combined    map[string]combinedFile
 	missing     problems
 	unsupported problems
@@ -106,12 +110,14 @@ func (d *draft) addFile(f tree.File, mode *fs.FileMode) {
 func (d *draft) addKeys(src api.Source, content api.Content) {
 	if len(src.Items) == 0 {
 		for key, data := range content.Data {
-			d.addFile(tree.File{Path: key, Data: data}, nil)
+			if d.isFree(src, key, key) {
+				d.addFile(tree.File{Path: key, Data: data}, nil)
+			}
 		}
 		return
 	}
 	for _, item := range src.Items {
-		if data, found := d.find(src, item.Key, content); found {
+		if data, found := d.find(src, item.Key, content); found && d.isFree(src, item.Key, item.Path) {
 			d.addFile(tree.File{Path: item.Path, Data: data, User: item.User}, item.Mode)
 		}
 	}

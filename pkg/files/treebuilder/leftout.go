@@ -1,0 +1,56 @@
+package treebuilder
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+)
+
+// isFree reports whether a file can be at a path. If a mount point has the place, the key is left
+// out and remembered. An empty key stands for all keys of a source.
+func (d *draft) isFree(src api.Source, key, path string) bool {
+	if !tree.Blocks(d.mountPoints, path) {
+		return true
+	}
+	what := "all keys"
+	if key != "" {
+		what = "key " + shown(key)
+	}
+	d.leftOut = append(d.leftOut, fmt.Sprintf("%s of %s %s/%s at path %s", what, src.Ref.Kind.Resource(),
+		src.Ref.Namespace, src.Ref.Name, shown(path)))
+	return false
+}
+
+// LeftOut returns the keys that have no file because their places belong to mount points, sorted.
+// After 20 of them a last text counts the rest. The list is the caller's.
+func (p Plan) LeftOut() []string {
+	if len(p.leftOut) == 0 {
+		return nil
+	}
+	all := slices.Compact(slices.Sorted(slices.Values(p.leftOut)))
+	if more := len(all) - maxProblems; more > 0 {
+		all = append(all[:maxProblems], fmt.Sprintf("and %d more", more))
+	}
+	return all
+}
+
+// mountPoints returns the mount points of a spec, sorted: those that it always has, and those for
+// which no file is in the way.
+func mountPoints(spec api.Spec, files []tree.File) []string {
+	if len(spec.MountPointsIfAbsent) == 0 {
+		return spec.MountPoints
+	}
+	points := slices.Clone(spec.MountPoints)
+	for _, point := range spec.MountPointsIfAbsent {
+		isInWay := func(f tree.File) bool {
+			return tree.Blocks([]string{point}, f.Path)
+		}
+		if !slices.ContainsFunc(files, isInWay) {
+			points = append(points, point)
+		}
+	}
+	slices.Sort(points)
+	return points
+}
