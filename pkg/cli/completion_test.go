@@ -11,7 +11,7 @@ import (
 )
 
 // commandsWithObjects are those whose arguments are objects.
-const commandsWithObjects = 17
+const commandsWithObjects = 18
 
 // TestCommandsDeclareKinds: a command that takes objects declares their kinds, and no other does. The shell offers each kind.
 func TestCommandsDeclareKinds(t *testing.T) {
