@@ -175,6 +175,7 @@ func newReleases(cfg config, p *parts, c releases.Config) (*releases.Controller,
 		return nil, err
 	}
 	c.Client, c.Objects, c.DriverName, c.QuietPeriod = p.client, p.controller.Objects(), cfg.driverName, cfg.quietPeriod
+	c.Obstacle = p.controller.Obstacle
 	c.Check, c.Registry, c.DryRun = checker.Check, p.registry, cfg.dryRun
 	return releases.New(c)
 }

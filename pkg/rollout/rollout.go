@@ -12,6 +12,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -30,7 +31,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
@@ -170,6 +173,22 @@ func (c *Controller) Objects() map[api.Kind][]cache.SharedIndexInformer {
 		all[kind] = slices.Concat(sources, c.caches.copies[kind])
 	}
 	return all
+}
+
+// Obstacle returns why an edit of a source would reach pods by a rollout only: they have a copy of
+// it, and not the source itself. It is empty for no reason.
+func (c *Controller) Obstacle(o api.Ref) string {
+	var users []string
+	for _, h := range c.caches.triggeredBy(o) {
+		if h.Config.Copies()[o.Local()] != "" {
+			users = append(users, h.is.String())
+		}
+	}
+	if len(users) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the pods of %s have copies of it, because the annotation %s of the workload lists it: take it "+
+		"out there, or remove the annotation %s here", slices.Min(users), trigger.TriggeredBy, release.Annotation)
 }
 
 // Ready returns nil once the controller has seen everything once.

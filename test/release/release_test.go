@@ -253,6 +253,7 @@ func TestPodsThatSharedFilesBefore(t *testing.T) {
 	_, err := s.ConfigMaps().Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	must(t, err)
 	s.wantState("", 0)
+	s.wantEvent("web", releases.ReasonShared, "an edit reaches up to 3 pods at a time")
 	<-time.After(1100 * time.Millisecond)
 	s.run("web-new-0", web)
 	s.run("web-new-1", web)

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	releases "github.com/liveconfig-csi/liveconfig/pkg/release/controller"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
@@ -245,4 +247,26 @@ func TestAReleasedTrigger(t *testing.T) {
 	s.unmoved("deployment/web", "an edit of a released object", func() { s.edit("foo", "two") })
 	s.kubectl("annotate", "configmap/foo", "liveconfig.internal/release-")
 	s.rolledOut("web", map[string]string{"configmap/foo": "two"})
+}
+
+// TestAReleasedSourceOfCopies is a mistake, which both say: the pods have copies, and a release would reach none of them. It ends
+// when the workload is not triggered any more and has the source itself.
+func TestAReleasedSourceOfCopies(t *testing.T) {
+	t.Parallel()
+	s, ref := newSite(t, "--releases"), "deployment/web"
+	s.configMap("foo", "one")
+	s.apply(triggeredBy("web", "foo"))
+	s.reached(ref, values("one", "foo"))
+	s.kubectl("annotate", "configmap/foo", release.Annotation+"={steps: [1], pause: 1h}")
+	s.event("ConfigMap/foo", releases.ReasonMistake, "have copies of it, because the annotation "+trigger.TriggeredBy)
+	s.edit("foo", "two")
+	s.event("Deployment/web", rollout.ReasonHeldBack, "its edits reach pods without a rollout")
+	if out := s.kubectl("get", "configmaps", "--output=name"); strings.Contains(out, "foo.stable") {
+		t.Errorf("there is a stable copy that no pod uses:\n%s", out)
+	}
+	s.kubectl("delete", ref, "--wait")
+	s.eventually(func() error {
+		_, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), "foo.stable", metav1.GetOptions{})
+		return err
+	})
 }

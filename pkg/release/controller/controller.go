@@ -62,12 +62,15 @@ const (
 // `kubectl replace --force` delete an object and create it again.
 const goneTime = 10 * time.Second
 
-// Config configures a controller. All fields but the last two are required.
+// Config configures a controller. Fields whose comments have what nil means are not required.
 type Config struct {
 	Client kubernetes.Interface
 	// Objects are caches of the ConfigMaps and Secrets that can be released, with the marks of
 	// [stable.Mark]. New adds indexes to them, and another part of the program runs them.
 	Objects map[api.Kind][]cache.SharedIndexInformer
+	// Obstacle returns why no pod would get an edit of an object; empty for no reason. Nil if there
+	// is never one.
+	Obstacle func(api.Ref) string
 	// DriverName is the CSI driver whose volumes' attributes are understood.
 	DriverName string
 	// QuietPeriod is how long the objects of a group must be unchanged before the first step.
@@ -194,8 +197,8 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 	members = c.without(members, time.Now())
 	isHeld := slices.ContainsFunc(members, (*member).isWrong)
 	c.reportBlocked(ctx, members)
-	if isHeld && len(members) > 1 {
-		c.queue.AddAfter(u, blockedTime) // Then the others may go on.
+	if isHeld {
+		c.queue.AddAfter(u, blockedTime) // Then the others of a group may go on, or a workload has changed.
 	}
 	if slices.ContainsFunc(members, func(m *member) bool { return m.misfit() != "" }) {
 		return 0, nil // The stable copy is somebody's object.
@@ -240,9 +243,11 @@ func (c *Controller) step(
 	switch d.Action {
 	case plan.Rest:
 		c.seen.look(u, state)
+		c.reportTakenBack(ctx, members, d, state.Now)
+		c.reportShared(ctx, members, state)
 		return d.After, nil
 	case plan.Ask:
-		c.proofs.ask(ctx, u, state, d.Pods, wantedOf(members), c.queue.Add)
+		c.proofs.ask(ctx, u, state, d.Pods, wantedOf(members, state), c.queue.Add)
 		return 0, nil
 	case plan.Read:
 		c.readPods(ctx, u.namespace)
@@ -277,6 +282,6 @@ func (c *Controller) planOf(u unit, members []*member, pods []plan.Pod) plan.Uni
 		})
 	}
 	state.CanProve = c.proofs.drivers != nil
-	state.Pods = c.proofs.of(u, state.Objects, c.seen.of(u, state.Objects, pods))
+	state.Pods = c.proofs.of(u, state, c.seen.of(u, state.Objects, pods))
 	return state
 }

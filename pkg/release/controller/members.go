@@ -176,7 +176,9 @@ func (c *Controller) members(ctx context.Context, u unit) ([]*member, error) {
 		if m.copy, err = c.current(ctx, release.StableOf(ref)); err != nil {
 			return nil, err
 		}
-		m.problem = m.misfit()
+		if m.problem = m.misfit(); m.problem == "" && c.cfg.Obstacle != nil {
+			m.problem = c.cfg.Obstacle(ref)
+		}
 		members = append(members, m)
 	}
 	slices.SortStableFunc(members, bySeniority)

@@ -55,23 +55,29 @@ type proofs struct {
 	units map[unit]*proofsOfUnit
 }
 
-// proofsOfUnit are for one set of candidates.
+// proofsOfUnit are about one question.
 type proofsOfUnit struct {
-	candidates string
-	isAsking   bool
-	pods       map[string]*plan.Proof // By UID.
+	question string
+	isAsking bool
+	pods     map[string]*plan.Proof // By UID.
 }
 
 func newProofs(drivers Drivers) *proofs {
 	return &proofs{drivers: drivers, limit: fairqueue.NewSemaphoreForEach(asksAtATime, 1), units: map[unit]*proofsOfUnit{}}
 }
 
+// questionOf stands for what drivers are asked: whether files have the candidates, or what was
+// stable before.
+func questionOf(state plan.Unit) string {
+	return fmt.Sprint(plan.IsTakenBack(state), candidatesOf(state.Objects))
+}
+
 // of returns pods with what was reported of them. pods is not changed.
-func (p *proofs) of(u unit, candidates []plan.Object, pods []plan.Pod) []plan.Pod {
+func (p *proofs) of(u unit, state plan.Unit, pods []plan.Pod) []plan.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.units[u]
-	if known == nil || known.candidates != candidatesOf(candidates) {
+	if known == nil || known.question != questionOf(state) {
 		return pods
 	}
 	pods = slices.Clone(pods)
@@ -87,10 +93,10 @@ func (p *proofs) ask(
 ) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	candidates := candidatesOf(state.Objects)
+	question := questionOf(state)
 	of := p.units[u]
-	if of == nil || of.candidates != candidates {
-		of = &proofsOfUnit{candidates: candidates}
+	if of == nil || of.question != question {
+		of = &proofsOfUnit{question: question}
 		p.units[u] = of
 	}
 	if of.isAsking {
@@ -203,15 +209,41 @@ func (p *proofs) forget(u unit) {
 // wait returns when nobody is asked any more. The context of asking must have ended.
 func (p *proofs) wait() { p.running.Wait() }
 
-// wantedOf returns which versions of the objects that have a candidate must be in the files.
-func wantedOf(members []*member) map[string]statusz.Version {
+// wantedOf returns which versions of the objects that have a candidate must be in the files: those
+// of the candidates or, if these were taken back, of the stable copies.
+func wantedOf(members []*member, state plan.Unit) map[string]statusz.Version {
 	wanted := map[string]statusz.Version{}
 	for _, m := range members {
+		from := m.source
+		if plan.IsTakenBack(state) {
+			from = *m.copy
+		}
 		if m.source.Digest != m.copy.Digest {
-			wanted[m.name()] = statusz.Version{UID: string(m.source.UID), ResourceVersion: m.source.Version}
+			wanted[m.name()] = statusz.Version{UID: string(from.UID), ResourceVersion: from.Version}
 		}
 	}
 	return wanted
+}
+
+// reportTakenBack reports whether the files of pods that had an edit have it any more.
+func (c *Controller) reportTakenBack(ctx context.Context, members []*member, d plan.Decision, now time.Time) {
+	for _, m := range members {
+		doubt, confirmed := "", ""
+		e := m.copy.Exposure()
+		switch {
+		case d.Doubt != "" && now.Sub(e.Since) >= waitingTime:
+			doubt = "The edit was taken back, and it is not known that all pods have the former content: " + d.Doubt
+		case d.Confirmed > 0:
+			confirmed = fmt.Sprintf("Drivers report the former content in the files that had the edit (pods asked about: %d).",
+				d.Confirmed)
+		}
+		if c.reports.replace(m.ref(), ReasonStillShown, doubt) {
+			c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonStillShown, doubt})
+		}
+		if c.reports.replace(m.ref(), ReasonTakenBack, confirmed) {
+			c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonTakenBack, confirmed})
+		}
+	}
 }
 
 // reportWaiting reports releases that have waited for proof for some time.

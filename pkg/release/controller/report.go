@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +41,12 @@ const (
 	ReasonPromoted = "ReleasePromoted"
 	// ReasonReverted: the edit was taken back from all pods.
 	ReasonReverted = "ReleaseReverted"
+	// ReasonShared: pods have an edit together, because they share their files.
+	ReasonShared = "ReleaseShared"
+	// ReasonTakenBack: drivers report that no files have the edit any more.
+	ReasonTakenBack = "ReleaseTakenBack"
+	// ReasonStillShown: it is not known that all pods have lost an edit that was taken back.
+	ReasonStillShown = "ReleaseStillShown"
 	// ReasonFrozen: no more pods get the edit.
 	ReasonFrozen = "ReleaseFrozen"
 )
@@ -79,7 +86,10 @@ func (r *reports) replace(o api.Ref, reason, text string) bool {
 }
 
 func (r *reports) forgetAll(o api.Ref) {
-	for _, reason := range []string{ReasonMistake, ReasonRefused, ReasonBlocked, ReasonWaiting, ReasonUnwritten} {
+	for _, reason := range []string{
+		ReasonMistake, ReasonRefused, ReasonBlocked, ReasonWaiting, ReasonUnwritten, ReasonNotKept, ReasonShared,
+		ReasonTakenBack, ReasonStillShown,
+	} {
 		r.replace(o, reason, "")
 	}
 	r.markRight(o)
@@ -190,6 +200,27 @@ func (c *Controller) reportUnwritten(ctx context.Context, m *member, err error) 
 		"goes on trying: " + err.Error()
 	if c.reports.replace(m.ref(), ReasonUnwritten, text) {
 		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonUnwritten, text})
+	}
+}
+
+// reportShared reports pods that share their files since before the object was released.
+func (c *Controller) reportShared(ctx context.Context, members []*member, state plan.Unit) {
+	count := map[string]int{}
+	for _, p := range plan.Running(state) {
+		if p.SharesWith != "" {
+			count[p.SharesWith]++
+		}
+	}
+	text := ""
+	if len(count) > 0 {
+		text = fmt.Sprintf("Pods share their files since before the object was released, so an edit reaches up to %d pods "+
+			"at a time. To change that, restart their workloads once: kubectl rollout restart",
+			slices.Max(slices.Collect(maps.Values(count))))
+	}
+	for _, m := range members {
+		if c.reports.replace(m.ref(), ReasonShared, text) {
+			c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonShared, text})
+		}
 	}
 }
 

@@ -95,7 +95,7 @@ func (r run) fail(current release.Exposure, reason string) Decision {
 // end returns what is left to do when a release has ended.
 func (r run) end(current release.Exposure) Decision {
 	if current.State != release.Frozen {
-		return Decision{Action: Rest}
+		return r.takeBack()
 	}
 	if fixed := r.fixed(current); fixed.Threshold != current.Threshold {
 		return r.expose(fixed) // A person has frozen it.

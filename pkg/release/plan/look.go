@@ -30,16 +30,17 @@ func (u Unit) shownSince(p Pod) (since time.Time, isShown bool) {
 	return time.Time{}, false
 }
 
-// Look returns what is to be remembered of the pods that have a candidate, given what was
-// remembered of them until now, by UID.
+// Look returns what is to be remembered of the pods that have a candidate, or had one that was
+// taken back, given what was remembered of them until now, by UID.
 func Look(u Unit, before map[string]*Seen) map[string]*Seen {
 	seen := map[string]*Seen{}
+	isTakenBack := IsTakenBack(u)
 	for _, p := range u.Pods {
 		since, isShown := u.shownSince(p)
-		if !isShown || p.HasFailed {
-			continue
-		}
 		switch last := before[p.UID]; {
+		case isTakenBack && last != nil:
+			seen[p.UID] = last
+		case !isShown || p.HasFailed:
 		case p.IsDisrupted:
 			seen[p.UID] = p.disrupted()
 		case last == nil:

@@ -83,6 +83,11 @@ type Decision struct {
 	Pods []Pod
 	// After is when to look again; zero for when something changes.
 	After time.Duration
+	// Doubt is why pods may still have candidates that were taken back; empty for no reason.
+	Doubt string
+	// Confirmed is of how many pods, that had candidates which were taken back, it is known that
+	// their files do not have them.
+	Confirmed int
 }
 
 // Decide returns what to do next.

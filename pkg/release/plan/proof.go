@@ -26,12 +26,16 @@ type Proof struct {
 	Missing string
 }
 
+// isAsked reports whether drivers are asked about the files of pods.
+func (r run) isAsked() bool {
+	isStaged := len(r.Settings.Steps) > 0 || r.Settings.Watch > 0
+	return r.CanProve && r.Settings.Evidence == settings.EvidenceFiles && isStaged
+}
+
 // prove decides what to do at the end of a step, unless it is proven that pods work with the
 // candidates.
 func (r run) prove(current release.Exposure) (d Decision, isNeeded bool) {
-	isStaged := len(r.Settings.Steps) > 0 || r.Settings.Watch > 0
-	isAsked := r.CanProve && r.Settings.Evidence == settings.EvidenceFiles && isStaged
-	if !isAsked || !current.State.IsStep() {
+	if !r.isAsked() || !current.State.IsStep() {
 		return Decision{}, false
 	}
 	pods := r.sample(current)
@@ -64,6 +68,11 @@ func (r run) sample(current release.Exposure) (pods []Pod) {
 			pods = append(pods, p)
 		}
 	}
+	return onFewNodes(pods)
+}
+
+// onFewNodes returns the pods of some nodes.
+func onFewNodes(pods []Pod) []Pod {
 	slices.SortFunc(pods, func(a, b Pod) int { return cmp.Compare(a.UID, b.UID) })
 	nodes := map[string]bool{}
 	return slices.DeleteFunc(pods, func(p Pod) bool {
