@@ -114,6 +114,7 @@ func (o *status) views(ctx context.Context, client kubernetes.Interface, args []
 		}
 		pairs, views = append(pairs, p), append(views, p.view(pods[ref.Namespace]))
 	}
+	disagree(pairs, views)
 	if o.drivers == nil {
 		return views, nil
 	}

@@ -98,3 +98,25 @@ func (p pair) view(pods []pod) view {
 	}
 	return v
 }
+
+// disagree marks objects whose settings are not those of the one that decides about their group,
+// as far as the objects of a group are among those that are shown.
+func disagree(pairs []pair, views []view) {
+	decides := map[string]int{}
+	for i, p := range pairs {
+		if views[i].Group == "" || views[i].State == stateMistaken || p.Copy == nil {
+			continue
+		}
+		key := views[i].Namespace + "/" + views[i].Group
+		if first, isKnown := decides[key]; !isKnown || p.Copy.CreatedAt.Before(pairs[first].Copy.CreatedAt) {
+			decides[key] = i
+		}
+	}
+	for i, v := range views {
+		first, isKnown := decides[v.Namespace+"/"+v.Group]
+		if !isKnown || v.State == stateMistaken || v.settings.SameSteps(views[first].settings) {
+			continue
+		}
+		views[i].State, views[i].Reason = stateMistaken, v.settings.Disagreement(views[first].Object)
+	}
+}

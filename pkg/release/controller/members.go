@@ -188,8 +188,7 @@ func (c *Controller) members(ctx context.Context, u unit) ([]*member, error) {
 		case i >= release.MostMembers:
 			m.problem = fmt.Sprintf("the group %s has %d objects, the most is %d", u.group, len(members), release.MostMembers)
 		case len(members[0].mistakes) == 0 && !m.settings.SameSteps(members[0].settings):
-			m.problem = fmt.Sprintf("steps, pause, watch, check, onFailure and evidence must be those of %s, which is in "+
-				"the group %s too", members[0].name(), u.group)
+			m.problem = m.settings.Disagreement(members[0].name())
 		default:
 			m.problem = c.missing(m, members)
 		}

@@ -141,6 +141,13 @@ func (s Settings) SameSteps(other Settings) bool {
 		s.Check == other.Check && s.OnFailure == other.OnFailure && s.Evidence == other.Evidence
 }
 
+// Disagreement returns what is wrong with an object whose settings are not those of the object that
+// decides about its group.
+func (s Settings) Disagreement(decides string) string {
+	return fmt.Sprintf("steps, pause, watch, check, onFailure and evidence must be those of %s, which is in the group "+
+		"%s too", decides, s.Group)
+}
+
 // String returns the step as a person reads it: «1 pod», «5 pods», «25% of the pods».
 func (s Step) String() string {
 	switch {
