@@ -216,19 +216,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func TestSignalOf(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]syscall.Signal{
-		"TERM": unix.SIGTERM, "SIGTERM": unix.SIGTERM, "term": unix.SIGTERM, "sigquit": unix.SIGQUIT, "3": unix.SIGQUIT, "64": 64,
-		"RTMIN": 34, "SIGRTMIN+3": 37, "rtmin+30": 64, "RTMAX": 64, "SIGRTMAX-14": 50, "KILL": unix.SIGKILL,
-		"": 0, "SIG": 0, "QUIT 1": 0, "0": 0, "-1": 0, "+3": 0, "65": 0, "03": 0, "RTMIN+31": 0, "RTMIN-1": 0, "RTMAX+1": 0, "RTMIN3": 0, "QUI": 0,
-	} {
-		if got := signalOf(text); got != want {
-			t.Errorf("signal of %q = %d, want %d", text, got, want)
-		}
-	}
-}
-
 // TestPageOfFlags compares what --help prints about the flags with docs/flags.md, and with the flags that there are.
 func TestPageOfFlags(t *testing.T) {
 	var rows [][]string

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
+	"github.com/liveconfig-csi/liveconfig/pkg/exec/signals"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/supervise"
 )
 
@@ -229,7 +230,7 @@ func (o *options) setOnChange(value string) error {
 }
 
 func (o *options) setSignal(name string) error {
-	number := signalOf(name)
+	number := signals.Parse(name)
 	if number == 0 {
 		return errors.New("there is no such signal: write one such as signal:HUP or signal:USR1")
 	}
@@ -241,7 +242,7 @@ func (o *options) setSignal(name string) error {
 }
 
 func (o *options) setStopSignal(name string) error {
-	number := signalOf(name)
+	number := signals.Parse(name)
 	switch {
 	case number == 0:
 		return errors.New("there is no such signal: write one such as TERM, QUIT or RTMIN+3")

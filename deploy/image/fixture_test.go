@@ -31,7 +31,7 @@ func main() { print(version.Version()) }
 `
 
 func programs() []string {
-	return []string{"liveconfig-controller", "liveconfig-driver", "liveconfig-exec", "liveconfig-tell"}
+	return []string{"liveconfig-controller", "liveconfig-driver", "liveconfig-exec", "liveconfig-reload", "liveconfig-tell"}
 }
 
 // newCheckout makes a git repository of the sources as they are, with the program liveconfig-tell, all committed and tagged.

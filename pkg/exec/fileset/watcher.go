@@ -76,8 +76,8 @@ func NewWatcher(cfg Config) *Watcher {
 // Changes has an element when something may have changed.
 func (w *Watcher) Changes() <-chan struct{} { return w.raw }
 
-// Watch watches what a set was read from. Parts of the sets before may be watched still. What has
-// changed since the set was read counts as a change that comes now, and so does what may have: of
+// Watch watches what a set was read from. Parts of the sets before may be watched still. A change
+// since the set was read counts as one that comes now, and so does what may have: of
 // two changes at one moment, which the file system stamps alike, it is not known which was read.
 // Only one goroutine at a time may call Watch.
 func (w *Watcher) Watch(set Set) {

@@ -1,4 +1,5 @@
-package main
+// Package signals reads the names of signals, as images and pods write them.
+package signals
 
 import (
 	"slices"
@@ -15,9 +16,9 @@ const (
 	rtMax = 64
 )
 
-// signalOf returns the signal of a name or number such as HUP, SIGHUP, 1, RTMIN+3 or RTMAX-1, and
+// Parse returns the signal of a name or number such as HUP, SIGHUP, 1, RTMIN+3 or RTMAX-1, and
 // zero if there is none.
-func signalOf(text string) syscall.Signal {
+func Parse(text string) syscall.Signal {
 	name := strings.TrimPrefix(strings.ToUpper(text), "SIG")
 	for number := 1; number <= rtMax; number++ {
 		if slices.Contains(namesOf(number), name) {
