@@ -161,6 +161,7 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 	}
 	var list []manifest.Replacement
 	for _, spec := range document.PodSpecsAndPatches() {
+		before := o.converted
 		for i, volume := range spec.Volumes() {
 			at := spec.Path.Field("volumes").Index(i)
 			name, _ := volume["name"].(string)
@@ -191,8 +192,23 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 			list = append(list, r)
 			o.remarkOn(say, mounts, r.Value)
 		}
+		if o.converted > before && o.to == toLiveconfig {
+			o.remarkOnChecksums(file, document, spec)
+		}
 	}
 	return list
+}
+
+func (o *command) remarkOnChecksums(file string, document manifest.Document, spec manifest.PodSpec) {
+	var metadata struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if manifest.Convert(spec.Metadata, &metadata) != nil {
+		return // check prints what is wrong with them.
+	}
+	for _, note := range intree.ChecksumNotes(metadata.Annotations) {
+		o.Remark("%s:%d: %s: note: %s", file, document.Line(spec.Path), spec.Object, note)
+	}
 }
 
 // volume returns which field of a volume becomes which, and what it holds. It leaves out where the
