@@ -17,6 +17,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/admission"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/inventory"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 )
@@ -31,9 +32,8 @@ type survey struct {
 	policy     installed
 	namespaces []*Namespace
 	byName     map[string]*Namespace
-	// owners are the workloads by UID, and owned has the UID of the owner of what makes their pods.
-	owners map[types.UID]*Workload
-	owned  map[types.UID]types.UID
+	// found are the workloads with volumes to convert, by UID.
+	found map[types.UID]*Workload
 	// needs are what the pods of workloads would read, by namespace.
 	needs map[string][]roles.Pods
 	// isReleased is whether edits of an object are released step by step.
@@ -43,8 +43,7 @@ type survey struct {
 func newSurvey(client kubernetes.Interface, convert admission.Policy, policy roles.Policy) *survey {
 	return &survey{
 		client: client, convert: convert, roles: policy, byName: map[string]*Namespace{},
-		owners: map[types.UID]*Workload{}, owned: map[types.UID]types.UID{}, needs: map[string][]roles.Pods{},
-		isReleased: map[api.Ref]bool{},
+		found: map[types.UID]*Workload{}, needs: map[string][]roles.Pods{}, isReleased: map[api.Ref]bool{},
 	}
 }
 
@@ -54,16 +53,8 @@ func (s *survey) read(ctx context.Context, scope selection.Scope) error {
 	if err := s.readNamespaces(ctx, scope); err != nil {
 		return err
 	}
-	for _, list := range lists(s.client, scope.Namespace) {
-		err := pages(ctx, list.plural, scope, list.fetch, func(object runtime.Object) error {
-			if w, ok := selection.AsWorkload(object); ok {
-				return s.add(list.kind, w)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+	if err := inventory.Each(ctx, s.client, scope, s.add); err != nil {
+		return err
 	}
 	for _, n := range s.namespaces {
 		slices.SortStableFunc(n.Workloads, func(a, b *Workload) int { return strings.Compare(a.Name, b.Name) })
@@ -73,9 +64,10 @@ func (s *survey) read(ctx context.Context, scope selection.Scope) error {
 
 func (s *survey) readNamespaces(ctx context.Context, scope selection.Scope) error {
 	if scope.Namespace == "" {
-		return pages(ctx, "namespaces", scope, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return s.client.CoreV1().Namespaces().List(ctx, o)
-		}, func(object runtime.Object) error {
+		}
+		return inventory.Pages(ctx, "namespaces", scope, list, func(object runtime.Object) error {
 			if n, ok := object.(*corev1.Namespace); ok && n.Name != early {
 				s.addNamespace(n.Name, n.Labels[admission.Label])
 			}
@@ -101,50 +93,29 @@ func (s *survey) addNamespace(name, label string) {
 }
 
 // add judges a workload, or counts a pod for its workload.
-func (s *survey) add(kind string, w selection.Workload) error {
-	n := s.byName[w.Meta.Namespace]
+func (s *survey) add(item inventory.Item) error {
+	n := s.byName[item.Meta.Namespace]
 	if n == nil { // It is not looked at, or younger than the list.
 		return nil
 	}
-	if owner := s.ownerOf(w.Meta); owner != "" {
-		s.owned[w.Meta.UID] = owner
-		if w.Pod != nil {
-			s.owners[owner].count(w.Pod)
+	if item.Owner != "" {
+		if above := s.found[item.Owner]; item.Pod != nil && above != nil {
+			above.count(item.Pod)
 		}
-		return nil
-	}
-	if makesNoPods(w) {
 		return nil
 	}
 	policy := s.convert
 	policy.Namespace, policy.Value = n.Name, n.Value
-	found := judge(policy, kind, w)
-	s.owners[w.Meta.UID] = found
+	found := judge(policy, item.Kind, item.Workload)
 	if len(found.Volumes) == 0 {
 		return nil
 	}
-	if w.Pod != nil {
-		found.count(w.Pod)
+	if item.Pod != nil {
+		found.count(item.Pod)
 	}
 	n.Workloads = append(n.Workloads, found)
-	return s.need(policy, w)
-}
-
-// ownerOf returns the UID of the workload that an object is of, or "" if the object stands for
-// itself. A ReplicaSet that a controller unknown to the plugin owns stands for itself.
-func (s *survey) ownerOf(object *metav1.ObjectMeta) types.UID {
-	controller := metav1.GetControllerOfNoCopy(object)
-	if controller == nil {
-		return ""
-	}
-	uid := controller.UID
-	if above, found := s.owned[uid]; found {
-		uid = above
-	}
-	if s.owners[uid] == nil {
-		return ""
-	}
-	return uid
+	s.found[item.Meta.UID] = found
+	return s.need(policy, item.Workload)
 }
 
 // need notes what the pods of a workload would read in volumes that the API server converts.

@@ -1,4 +1,8 @@
-package adopt
+// Package inventory lists the workloads and pods of namespaces in pages, and finds out which
+// workload a pod is of.
+//
+// It does not know what is looked for in them.
+package inventory
 
 import (
 	"context"
@@ -10,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
 
@@ -17,18 +22,73 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 )
 
-// fetch reads one page of a list.
-type fetch func(context.Context, metav1.ListOptions) (runtime.Object, error)
+// Item is a workload, or a pod.
+type Item struct {
+	selection.Workload
+
+	// Kind is the name that kubectl has for the kind, such as deployment.
+	Kind string
+	// Owner is the UID of the workload that the object is of, or empty if the object stands for
+	// itself. A ReplicaSet that a controller of another kind owns stands for itself.
+	Owner types.UID
+}
+
+// Each calls do for the workloads of a scope that make pods and for pods that have not ended.
+// Workloads come before what they own.
+func Each(ctx context.Context, client kubernetes.Interface, scope selection.Scope, do func(Item) error) error {
+	o := owners{roots: map[types.UID]bool{}, owned: map[types.UID]types.UID{}}
+	for _, list := range lists(client, scope.Namespace) {
+		err := Pages(ctx, list.plural, scope, list.fetch, func(object runtime.Object) error {
+			w, ok := selection.AsWorkload(object)
+			if !ok {
+				return nil
+			}
+			owner := o.of(w.Meta)
+			if owner == "" && makesNoPods(w) {
+				return nil
+			}
+			return do(Item{Workload: w, Kind: list.kind, Owner: owner})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// owners has the UIDs of workloads that stand for themselves, and the owners of others.
+type owners struct {
+	roots map[types.UID]bool
+	owned map[types.UID]types.UID
+}
+
+func (o *owners) of(object *metav1.ObjectMeta) types.UID {
+	if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
+		uid := controller.UID
+		if above, found := o.owned[uid]; found {
+			uid = above
+		}
+		if o.roots[uid] {
+			o.owned[object.UID] = uid
+			return uid
+		}
+	}
+	o.roots[object.UID] = true
+	return ""
+}
+
+// Fetch reads one page of a list.
+type Fetch func(context.Context, metav1.ListOptions) (runtime.Object, error)
 
 // lists are the lists of workloads, by the names that kubectl has for their kinds. Owners come
 // before what they own.
 func lists(c kubernetes.Interface, namespace string) []struct {
 	kind, plural string
-	fetch        fetch
+	fetch        Fetch
 } {
 	return []struct {
 		kind, plural string
-		fetch        fetch
+		fetch        Fetch
 	}{
 		{"deployment", "deployments", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return c.AppsV1().Deployments(namespace).List(ctx, o)
@@ -55,8 +115,8 @@ func lists(c kubernetes.Interface, namespace string) []struct {
 	}
 }
 
-// pages reads a list in pages, and calls each for every object.
-func pages(ctx context.Context, what string, scope selection.Scope, read fetch, each func(runtime.Object) error) error {
+// Pages reads a list in pages, and calls each for every object.
+func Pages(ctx context.Context, what string, scope selection.Scope, read Fetch, each func(runtime.Object) error) error {
 	options := metav1.ListOptions{Limit: session.PageSize}
 	err := resource.FollowContinue(&options, func(o metav1.ListOptions) (runtime.Object, error) {
 		page, err := read(ctx, o)
