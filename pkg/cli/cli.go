@@ -98,8 +98,8 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		}
 		return fmt.Errorf("%w: see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(adopt.New(s), check.New(s), completion.New(s), convert.New(s), describe.New(s), grant.New(s), preview.New(s),
-		release.New(s), rollout.New(s), set.New(s), status.New(s), newVersion(s), wait.New(s))
+	root.AddCommand(adopt.New(s), check.New(s), completion.New(s), convert.New(s), describe.New(s), grant.New(s),
+		preview.New(s), release.New(s), rollout.New(s), set.New(s), status.New(s), newVersion(s), wait.New(s))
 	completion.Register(root, s)
 	return root
 }

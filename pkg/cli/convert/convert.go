@@ -101,6 +101,7 @@ func (o *command) run() error {
 	if err := o.verdict(); err != nil {
 		return err
 	}
+	o.remarkOnKustomization(files)
 	_, err = fmt.Fprint(o.Out, b.String())
 	return err
 }
@@ -273,6 +274,7 @@ func (o *command) remarkOn(say func(string, ...any), mounts volumeMounts, value 
 		say("note: container %s mounts a subPath of it%s updatePolicy: InPlace, where a reader may see a half-written file",
 			container, arrives)
 	}
+	remarkOnHash(say, value)
 	csi, _ := value.(map[string]any)
 	attributes, _ := csi["volumeAttributes"].(map[string]any)
 	sources, _ := attributes[api.KeySources].(string)
