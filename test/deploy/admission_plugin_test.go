@@ -7,13 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/admission"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 )
 
 // wantForeseen wants that the plugin foresees which volumes of a pod the API server converts, and with which attributes.
 func (p *policies) wantForeseen(t *testing.T, name, label string, pod *corev1.Pod, got []corev1.Volume) {
 	t.Helper()
 	seen := map[int]admission.Volume{}
-	for _, v := range (admission.Policy{Driver: p.driver, Namespace: "shop", Value: label}).Volumes(pod.Annotations, &pod.Spec) {
+	w, _ := selection.AsWorkload(pod)
+	for _, v := range (admission.Policy{Driver: p.driver, Namespace: "shop", Value: label}).Volumes(w) {
 		seen[v.Index] = v
 	}
 	for i, v := range got {

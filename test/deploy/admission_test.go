@@ -51,9 +51,12 @@ func (p *policies) namespaceWith(t *testing.T, label string) string {
 	return namespace
 }
 
+// podOf returns a pod as a ReplicaSet makes it.
 func podOf(volumes ...corev1.VolumeSource) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "1", Controller: new(true)},
+		}},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: new(false),
 			Containers:                   []corev1.Container{{Name: "web", Image: "web"}},
@@ -159,6 +162,9 @@ func TestVolumesOfALabelledNamespace(t *testing.T) {
 	p.wantManyItems(t, both)
 	p.wantLimitsForeseen(t, both)
 	p.wantOthersAlone(t, both)
+	p.wantOwners(t, both)
+	p.wantBarePodsAppliedAgain(t, both)
+	p.wantWarningsOfTheAnnotation(t, both)
 }
 
 // sameAsPlugin creates a pod, and wants of each volume what the plugin makes of it with the same mounts.
@@ -346,6 +352,9 @@ func (p *policies) wantOthersAlone(t *testing.T, both string) {
 		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "web"}}},
 		{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "tls"}}},
 	}}}
+	onNodes := func(os string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: os} }
+	}
 	annotated := func(key, value string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Annotations = map[string]string{key: value} }
 	}
@@ -354,15 +363,17 @@ func (p *policies) wantOthersAlone(t *testing.T, both string) {
 		change           func(*corev1.Pod)
 		want             []bool // Whether the ConfigMap, the Secret and both in one volume are ours.
 	}{
-		"both kinds":             {both, "configMaps.secrets", nil, []bool{true, true, true}},
-		"ConfigMaps":             {configMaps, "configMaps", nil, []bool{true, false, false}},
-		"Secrets":                {secrets, "secrets", nil, []bool{false, true, false}},
-		"no label":               {cluster.NewNamespace(t, p.cluster), "", nil, []bool{false, false, false}},
-		"another value":          {p.namespaceWith(t, "all"), "all", nil, []bool{false, false, false}},
-		"a pod that opts out":    {both, "configMaps.secrets", annotated(api.Domain+"/volumes", "none"), []bool{false, false, false}},
-		"another annotation":     {both, "configMaps.secrets", annotated(api.Domain+"/volumes", "some"), []bool{true, true, true}},
-		"a pod of Windows":       {both, "configMaps.secrets", func(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, []bool{false, false, false}},
-		"a pod that says its OS": {both, "configMaps.secrets", func(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Linux} }, []bool{true, true, true}},
+		"both kinds":                 {both, "configMaps.secrets", nil, []bool{true, true, true}},
+		"ConfigMaps":                 {configMaps, "configMaps", nil, []bool{true, false, false}},
+		"Secrets":                    {secrets, "secrets", nil, []bool{false, true, false}},
+		"no label":                   {cluster.NewNamespace(t, p.cluster), "", nil, []bool{false, false, false}},
+		"another value":              {p.namespaceWith(t, "all"), "all", nil, []bool{false, false, false}},
+		"a pod that opts out":        {both, "configMaps.secrets", annotated(api.Domain+"/volumes", "none"), []bool{false, false, false}},
+		"another annotation":         {both, "configMaps.secrets", annotated(api.Domain+"/volumes", "some"), []bool{true, true, true}},
+		"a pod of Windows":           {both, "configMaps.secrets", func(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, []bool{false, false, false}},
+		"a pod for nodes of Windows": {both, "configMaps.secrets", onNodes("windows"), []bool{false, false, false}},
+		"a pod for nodes of Linux":   {both, "configMaps.secrets", onNodes("linux"), []bool{true, true, true}},
+		"a pod that says its OS":     {both, "configMaps.secrets", func(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Linux} }, []bool{true, true, true}},
 	}
 	for name, test := range tests {
 		pod := podOf(aConfigMap, aSecret, mixed, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})

@@ -17,16 +17,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/intree"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/mounts"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 )
 
-// Label is the label of a namespace whose new pods get live volumes. As an annotation of a pod with
-// the value none, it keeps the pod's volumes.
+// Label is the label of a namespace whose new pods get live volumes. As an annotation of a pod it
+// has other values.
 const Label = api.Domain + "/volumes"
-
-const optOut = "none"
-
-// mirror is the annotation of the API server's image of a static pod.
-const mirror = "kubernetes.io/config.mirror"
 
 // The limits of the policy, for all volumes of a pod and for the text of the items of one volume.
 const (
@@ -56,9 +52,11 @@ type Volume struct {
 	Needs mounts.Needs
 }
 
-// Volumes returns the configMap, secret and projected volumes of a pod, in its order.
-func (p Policy) Volumes(annotations map[string]string, spec *corev1.PodSpec) []Volume {
-	reason := p.reasonForPod(annotations, spec)
+// Volumes returns the configMap, secret and projected volumes of a pod, or of the new pods of a
+// workload, in their order.
+func (p Policy) Volumes(w selection.Workload) []Volume {
+	spec := &w.Template.Spec
+	reason := p.reasonForPod(w)
 	namer := intree.Namer{Driver: p.Driver, Namespace: p.Namespace}
 	containers := mounts.Containers(spec)
 	var all []Volume
@@ -82,44 +80,17 @@ func (p Policy) Volumes(annotations map[string]string, spec *corev1.PodSpec) []V
 	return all
 }
 
-// Template returns a pod template with the volumes that its new pods get.
-func (p Policy) Template(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+// Template returns the pod template of a workload with the volumes that its new pods get.
+func (p Policy) Template(w selection.Workload) corev1.PodTemplateSpec {
+	t := *w.Template
 	volumes := slices.Clone(t.Spec.Volumes)
-	for _, v := range p.Volumes(t.Annotations, &t.Spec) {
+	for _, v := range p.Volumes(w) {
 		if v.CSI != nil {
 			volumes[v.Index].VolumeSource = corev1.VolumeSource{CSI: v.CSI}
 		}
 	}
 	t.Spec.Volumes = volumes
 	return t
-}
-
-// reasonForPod returns why a pod keeps all its volumes, or "".
-func (p Policy) reasonForPod(annotations map[string]string, spec *corev1.PodSpec) string {
-	_, isStatic := annotations[mirror]
-	switch {
-	case annotations[Label] == optOut:
-		return fmt.Sprintf("the pod has the annotation %s: %s", Label, optOut)
-	case isStatic:
-		return "it is a static pod, which the kubelet makes from a file"
-	case spec.OS != nil && spec.OS.Name != corev1.Linux:
-		return fmt.Sprintf("the pod is for %s", spec.OS.Name)
-	}
-	if items := itemsOf(spec); items > mostItems {
-		return fmt.Sprintf("the volumes of the pod list %d items, and the API server converts at most %d", items, mostItems)
-	}
-	return ""
-}
-
-// itemsOf returns how many items the volumes of a pod list.
-func itemsOf(spec *corev1.PodSpec) int {
-	count := 0
-	for _, v := range spec.Volumes {
-		for _, src := range sourcesOf(v.VolumeSource) {
-			count += len(src.items)
-		}
-	}
-	return count
 }
 
 // source is a ConfigMap or Secret that a volume names.

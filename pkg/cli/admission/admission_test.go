@@ -6,9 +6,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/admission"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 )
 
 func configMap(items ...corev1.KeyToPath) corev1.VolumeSource {
@@ -37,18 +41,21 @@ func TestReasons(t *testing.T) {
 		label       string
 		annotations map[string]string
 		os          corev1.OSName
+		isBare      bool
 		volume      corev1.VolumeSource
 		mounts      []corev1.VolumeMount
 		want        string
 	}{
-		"a ConfigMap":           {label: "configMaps", volume: configMap()},
-		"a Secret is left out":  {label: "configMaps", volume: tls, want: "which leaves out secrets"},
-		"a Secret":              {label: "configMaps.secrets", volume: tls},
-		"a pod that opts out":   {label: "configMaps", annotations: map[string]string{admission.Label: "none"}, volume: configMap(), want: "annotation"},
-		"another annotation":    {label: "configMaps", annotations: map[string]string{admission.Label: "all"}, volume: configMap()},
-		"a static pod":          {label: "configMaps", annotations: map[string]string{"kubernetes.io/config.mirror": ""}, volume: configMap(), want: "static pod"},
-		"a pod of Windows":      {label: "configMaps", os: corev1.Windows, volume: configMap(), want: "for windows"},
-		"a line break in a key": {label: "configMaps", volume: configMap(corev1.KeyToPath{Key: "a\nb", Path: "a"}), want: "unusual characters"},
+		"a ConfigMap":                        {label: "configMaps", volume: configMap()},
+		"a Secret is left out":               {label: "configMaps", volume: tls, want: "which leaves out secrets"},
+		"a Secret":                           {label: "configMaps.secrets", volume: tls},
+		"a pod that opts out":                {label: "configMaps", annotations: map[string]string{admission.Label: "none"}, volume: configMap(), want: "annotation"},
+		"another annotation":                 {label: "configMaps", annotations: map[string]string{admission.Label: "all"}, volume: configMap()},
+		"a static pod":                       {label: "configMaps", annotations: map[string]string{"kubernetes.io/config.mirror": ""}, volume: configMap(), want: "static pod"},
+		"a pod of Windows":                   {label: "configMaps", os: corev1.Windows, volume: configMap(), want: "for windows"},
+		"a pod without controller":           {label: "configMaps", isBare: true, volume: configMap(), want: "the annotation liveconfig.internal/volumes: live on the pod makes"},
+		"a pod without controller that asks": {label: "configMaps", isBare: true, annotations: map[string]string{admission.Label: "live"}, volume: configMap()},
+		"a line break in a key":              {label: "configMaps", volume: configMap(corev1.KeyToPath{Key: "a\nb", Path: "a"}), want: "unusual characters"},
 		"what the driver refuses": {
 			label: "configMaps", volume: configMap(corev1.KeyToPath{Key: "a", Path: "../a"}), want: "items",
 		},
@@ -77,8 +84,15 @@ func TestReasons(t *testing.T) {
 			if test.os != "" {
 				spec.OS = &corev1.PodOS{Name: test.os}
 			}
+			var object runtime.Object = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}, Spec: *spec},
+			}}
+			if test.isBare {
+				object = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}, Spec: *spec}
+			}
+			w, _ := selection.AsWorkload(object)
 			policy := admission.Policy{Driver: "csi.example", Namespace: "shop", Value: test.label}
-			all := policy.Volumes(test.annotations, spec)
+			all := policy.Volumes(w)
 			if len(all) != 1 || all[0].Index != 1 || all[0].Name != "config" {
 				t.Fatalf("volumes = %+v, want the second alone", all)
 			}
@@ -93,12 +107,13 @@ func TestReasons(t *testing.T) {
 // TestTemplate: a template gets the volumes of its new pods, and the caller's stays as it is.
 func TestTemplate(t *testing.T) {
 	t.Parallel()
-	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "main", VolumeMounts: mounts(corev1.VolumeMount{Name: "config", MountPath: "/part", SubPath: "a"})}},
 		Volumes:    []corev1.Volume{{Name: "config", VolumeSource: configMap()}},
 	}}
 	before := template.DeepCopy()
-	got := admission.Policy{Driver: "csi.example", Namespace: "shop", Value: "configMaps"}.Template(template)
+	w := selection.Workload{Object: &appsv1.StatefulSet{}, Template: template}
+	got := admission.Policy{Driver: "csi.example", Namespace: "shop", Value: "configMaps"}.Template(w)
 	want := corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
 		Driver: "csi.example", ReadOnly: new(true),
 		VolumeAttributes: map[string]string{"configMap": "web", "updatePolicy": "InPlace", "mountPoints": "[{path: a, ifAbsent: true}]"},
@@ -106,7 +121,7 @@ func TestTemplate(t *testing.T) {
 	if diff := cmp.Diff(want, got.Spec.Volumes[0].VolumeSource); diff != "" {
 		t.Errorf("the volume of new pods (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(before, &template); diff != "" {
+	if diff := cmp.Diff(before, template); diff != "" {
 		t.Errorf("the caller's template (-want +got):\n%s", diff)
 	}
 }

@@ -73,7 +73,7 @@ const tokens = "kube-api-access-"
 // judge returns what the API server would do with the volumes of a workload's new pods.
 func judge(policy admission.Policy, kind string, w selection.Workload) *Workload {
 	found := &Workload{Name: kind + "/" + w.Meta.Name, Volumes: []Volume{}}
-	for _, v := range policy.Volumes(w.Template.Annotations, &w.Template.Spec) {
+	for _, v := range policy.Volumes(w) {
 		if w.Pod != nil && strings.HasPrefix(v.Name, tokens) {
 			continue
 		}

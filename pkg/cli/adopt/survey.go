@@ -120,7 +120,7 @@ func (s *survey) add(item inventory.Item) error {
 
 // need notes what the pods of a workload would read in volumes that the API server converts.
 func (s *survey) need(policy admission.Policy, w selection.Workload) error {
-	template := policy.Template(*w.Template)
+	template := policy.Template(w)
 	for i, v := range w.Template.Spec.Volumes {
 		if v.CSI != nil { // It is live already, or of another driver.
 			template.Spec.Volumes[i] = corev1.Volume{Name: v.Name}

@@ -154,7 +154,7 @@ func (u *usages) converted(ctx context.Context, item inventory.Item) corev1.PodS
 		return item.Template.Spec
 	}
 	policy := admission.Policy{Driver: u.Driver, Namespace: namespace, Value: u.labels[namespace]}
-	return policy.Template(*item.Template).Spec
+	return policy.Template(item.Workload).Spec
 }
 
 // uses returns in which ways a pod uses an object.

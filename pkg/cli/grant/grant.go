@@ -167,7 +167,7 @@ func (o *command) label(ctx context.Context, info *resource.Info, w *selection.W
 	if err != nil || value == "" {
 		return err
 	}
-	template := admission.Policy{Driver: o.driver, Namespace: namespace, Value: value}.Template(*w.Template)
+	template := admission.Policy{Driver: o.driver, Namespace: namespace, Value: value}.Template(*w)
 	w.Template = &template
 	return nil
 }
