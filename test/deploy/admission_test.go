@@ -165,6 +165,7 @@ func TestVolumesOfALabelledNamespace(t *testing.T) {
 	p.wantOwners(t, both)
 	p.wantBarePodsAppliedAgain(t, both)
 	p.wantWarningsOfTheAnnotation(t, both)
+	p.wantInjectedVolumesAlone(t)
 }
 
 // sameAsPlugin creates a pod, and wants of each volume what the plugin makes of it with the same mounts.
