@@ -166,6 +166,7 @@ func TestVolumesOfALabelledNamespace(t *testing.T) {
 	p.wantBarePodsAppliedAgain(t, both)
 	p.wantWarningsOfTheAnnotation(t, both)
 	p.wantInjectedVolumesAlone(t)
+	p.wantReasons(t, both)
 }
 
 // sameAsPlugin creates a pod, and wants of each volume what the plugin makes of it with the same mounts.

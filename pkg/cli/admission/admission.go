@@ -24,6 +24,9 @@ import (
 // has other values.
 const Label = api.Domain + "/volumes"
 
+// Left is the annotation into which the policy writes which volumes of a pod stay, and why.
+const Left = api.Domain + "/left-in-tree"
+
 // The limits of the policy, for all volumes of a pod and for the text of the items of one volume.
 const (
 	mostItems = 400

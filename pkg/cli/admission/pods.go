@@ -39,7 +39,8 @@ func (p Policy) reasonForPod(w selection.Workload) string {
 			"the annotation %s: %s on the pod makes its volumes live", Label, optIn)
 	}
 	if items := itemsOf(spec); items > mostItems {
-		return fmt.Sprintf("the volumes of the pod list %d items, and the API server converts at most %d", items, mostItems)
+		return fmt.Sprintf("the volumes of the pod list %d items, and the API server converts at most %d: use kubectl "+
+			"liveconfig convert", items, mostItems)
 	}
 	return ""
 }
