@@ -54,6 +54,10 @@ func (p *policies) wantReasons(t *testing.T, both string) {
 			both, "configMaps.secrets", podWithItems(200, 201),
 			"volume-0: the volumes of the pod list more than 400 items: use kubectl liveconfig convert; volume-1: the volumes of the pod list more than 400 items: use kubectl liveconfig convert",
 		},
+		"many mounts": {
+			both, "configMaps.secrets", podWithMounts(1, 200),
+			"volume-0: the pod has too many volumes and mounts: use kubectl liveconfig convert",
+		},
 		"an expression": {
 			both, "configMaps.secrets", withMount(podOf(aConfigMap), corev1.VolumeMount{SubPathExpr: "$(A)"}),
 			"volume-0: a container mounts it by subPathExpr, or has a mountPath with ..",

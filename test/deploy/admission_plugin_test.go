@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,19 @@ func podWithPlaces(count, size int) *corev1.Pod {
 	return pod
 }
 
+// podWithMounts has so many volumes, and so many mounts of them in a container.
+func podWithMounts(volumes, count int) *corev1.Pod {
+	pod := podOf(slices.Repeat([]corev1.VolumeSource{aConfigMap}, volumes)...)
+	pod.Spec.Containers[0].VolumeMounts = nil
+	for i := range count {
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{
+			Name: fmt.Sprintf("volume-%d", i%volumes), SubPath: "some/file.conf",
+			MountPath: fmt.Sprintf("/etc/some-service/with/a/long/path/%d/some-file.conf", i),
+		})
+	}
+	return pod
+}
+
 // wantLimitsForeseen checks the plugin at the limits of the policy, on both sides of each.
 func (p *policies) wantLimitsForeseen(t *testing.T, both string) {
 	t.Helper()
@@ -88,6 +102,11 @@ func (p *policies) wantLimitsForeseen(t *testing.T, both string) {
 		// Each entry is joined with those beside it, but for the last.
 		"65000 bytes": {long(65002), true},
 		"65001 bytes": {long(65003), false},
+
+		"39900 pairs of mounts":                  {podWithMounts(20, 190), true},
+		"40301 pairs of mounts":                  {podWithMounts(20, 191), false},
+		"39936 pairs, half of them with volumes": {podWithMounts(100, 156), true},
+		"40349 pairs, half of them with volumes": {podWithMounts(100, 157), false},
 
 		"64 places":             {podWithPlaces(64, 9), true},
 		"65 places":             {podWithPlaces(65, 9), false},

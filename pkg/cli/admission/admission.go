@@ -27,9 +27,10 @@ const Label = api.Domain + "/volumes"
 // Left is the annotation into which the policy writes which volumes of a pod stay, and why.
 const Left = api.Domain + "/left-in-tree"
 
-// The limits of the policy, for all volumes of a pod and for the text of the items of one volume.
+// The limits of the policy, for a pod and for the text of the items of one volume.
 const (
 	mostItems = 400
+	mostPairs = 40000
 	mostText  = 65000
 )
 

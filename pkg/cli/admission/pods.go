@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/mounts"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 )
 
@@ -41,6 +42,10 @@ func (p Policy) reasonForPod(w selection.Workload) string {
 	if items := itemsOf(spec); items > mostItems {
 		return fmt.Sprintf("the volumes of the pod list %d items, and the API server converts at most %d: use kubectl "+
 			"liveconfig convert", items, mostItems)
+	}
+	if pairs := pairsOf(spec); pairs > mostPairs {
+		return fmt.Sprintf("the pod has too many volumes and mounts: the API server would compare %d pairs of them, and "+
+			"compares at most %d: use kubectl liveconfig convert", pairs, mostPairs)
 	}
 	return ""
 }
@@ -76,6 +81,15 @@ func hasController(w selection.Workload) bool {
 	default:
 		return false
 	}
+}
+
+// pairsOf returns how often the API server compares a mount with another one of its container, or
+// with a volume.
+func pairsOf(spec *corev1.PodSpec) (count int) {
+	for _, c := range mounts.Containers(spec) {
+		count += len(c.Mounts) * (len(c.Mounts) + len(spec.Volumes))
+	}
+	return count
 }
 
 // itemsOf returns how many items the volumes of a pod list.
