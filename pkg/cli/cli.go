@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/adopt"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/check"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/completion"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/convert"
@@ -97,8 +98,8 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		}
 		return fmt.Errorf("%w: see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(check.New(s), completion.New(s), convert.New(s), describe.New(s), grant.New(s), preview.New(s),
-		release.New(s), rollout.New(s), set.New(s), status.New(s), newVersion(s), wait.New(s))
+	root.AddCommand(adopt.New(s), check.New(s), completion.New(s), convert.New(s), describe.New(s), grant.New(s),
+		preview.New(s), release.New(s), rollout.New(s), set.New(s), status.New(s), newVersion(s), wait.New(s))
 	completion.Register(root, s)
 	return root
 }

@@ -31,7 +31,7 @@ func plugin() {
 }
 
 // TestScripts runs each script of testdata/script in a separate namespace, which is the one of its kubeconfig and
-// $NAMESPACE. `exec kubectl` is the real one, as is the API server; no controller and no node is there.
+// $NAMESPACE. $REPO is the checkout. `exec kubectl` is the real one, as is the API server; no controller and no node is there.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	c := cluster.ForTest(t)
@@ -73,6 +73,7 @@ func setup(ctx context.Context, env *testscript.Env, c *cluster.Cluster, repo st
 	env.Setenv("HOME", home)
 	env.Setenv("KUBECONFIG", kubeconfig)
 	env.Setenv("NAMESPACE", namespace)
+	env.Setenv("REPO", repo)
 	env.Setenv("PATH", filepath.Join(repo, "bin", "k8s")+string(filepath.ListSeparator)+env.Getenv("PATH"))
 	return nil
 }

@@ -51,9 +51,12 @@ func (p *policies) namespaceWith(t *testing.T, label string) string {
 	return namespace
 }
 
+// podOf returns a pod as a ReplicaSet makes it.
 func podOf(volumes ...corev1.VolumeSource) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "1", Controller: new(true)},
+		}},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: new(false),
 			Containers:                   []corev1.Container{{Name: "web", Image: "web"}},
@@ -140,6 +143,7 @@ func TestVolumesOfALabelledNamespace(t *testing.T) {
 	p.awaitConversion(t, both, aConfigMap)
 	for _, row := range volumeRows(t) {
 		volumes, err := p.creates(t.Context(), both, podOf(row.Volume))
+		p.wantForeseen(t, row.Name, "configMaps.secrets", podOf(row.Volume), volumes)
 		switch {
 		case row.Attributes != nil && err != nil:
 			t.Errorf("%s: %v", row.Name, err)
@@ -156,7 +160,13 @@ func TestVolumesOfALabelledNamespace(t *testing.T) {
 	p.wantManyMounts(t, both)
 	p.wantRandomVolumes(t, both)
 	p.wantManyItems(t, both)
+	p.wantLimitsForeseen(t, both)
 	p.wantOthersAlone(t, both)
+	p.wantOwners(t, both)
+	p.wantBarePodsAppliedAgain(t, both)
+	p.wantWarningsOfTheAnnotation(t, both)
+	p.wantInjectedVolumesAlone(t)
+	p.wantReasons(t, both)
 }
 
 // sameAsPlugin creates a pod, and wants of each volume what the plugin makes of it with the same mounts.
@@ -171,7 +181,7 @@ func (p *policies) sameAsPlugin(t *testing.T, name, namespace string, pod *corev
 	for i, v := range pod.Spec.Volumes {
 		want, err := namer.ToLiveconfig(v.VolumeSource)
 		if err == nil {
-			_, err = namer.AddNeeds(want, v.Name, containersOf(pod))
+			_, err = namer.AddNeeds(want, v.Name, mounts.Containers(&pod.Spec))
 		}
 		switch {
 		case err == nil:
@@ -180,19 +190,8 @@ func (p *policies) sameAsPlugin(t *testing.T, name, namespace string, pod *corev
 			t.Errorf("%s: the volume became %v, and the plugin says %v", name, volumes[i].CSI, err)
 		}
 	}
+	p.wantForeseen(t, name, "configMaps.secrets", pod, volumes)
 	return volumes
-}
-
-func containersOf(pod *corev1.Pod) (containers []mounts.Container) {
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		container := mounts.Container{Name: c.Name}
-		for _, m := range c.VolumeMounts {
-			container.Mounts = append(container.Mounts,
-				mounts.Mount{Volume: m.Name, Path: m.MountPath, SubPath: m.SubPath, SubPathExpr: m.SubPathExpr})
-		}
-		containers = append(containers, container)
-	}
-	return containers
 }
 
 // mountRow is a row of the table that the plugin's rules about mounts are tested with too.
@@ -355,23 +354,28 @@ func (p *policies) wantOthersAlone(t *testing.T, both string) {
 		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "web"}}},
 		{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "tls"}}},
 	}}}
+	onNodes := func(os string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: os} }
+	}
 	annotated := func(key, value string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Annotations = map[string]string{key: value} }
 	}
 	tests := map[string]struct {
-		namespace string
-		change    func(*corev1.Pod)
-		want      []bool // Whether the ConfigMap, the Secret and both in one volume are ours.
+		namespace, label string
+		change           func(*corev1.Pod)
+		want             []bool // Whether the ConfigMap, the Secret and both in one volume are ours.
 	}{
-		"both kinds":             {both, nil, []bool{true, true, true}},
-		"ConfigMaps":             {configMaps, nil, []bool{true, false, false}},
-		"Secrets":                {secrets, nil, []bool{false, true, false}},
-		"no label":               {cluster.NewNamespace(t, p.cluster), nil, []bool{false, false, false}},
-		"another value":          {p.namespaceWith(t, "all"), nil, []bool{false, false, false}},
-		"a pod that opts out":    {both, annotated(api.Domain+"/volumes", "none"), []bool{false, false, false}},
-		"another annotation":     {both, annotated(api.Domain+"/volumes", "some"), []bool{true, true, true}},
-		"a pod of Windows":       {both, func(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, []bool{false, false, false}},
-		"a pod that says its OS": {both, func(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Linux} }, []bool{true, true, true}},
+		"both kinds":                 {both, "configMaps.secrets", nil, []bool{true, true, true}},
+		"ConfigMaps":                 {configMaps, "configMaps", nil, []bool{true, false, false}},
+		"Secrets":                    {secrets, "secrets", nil, []bool{false, true, false}},
+		"no label":                   {cluster.NewNamespace(t, p.cluster), "", nil, []bool{false, false, false}},
+		"another value":              {p.namespaceWith(t, "all"), "all", nil, []bool{false, false, false}},
+		"a pod that opts out":        {both, "configMaps.secrets", annotated(api.Domain+"/volumes", "none"), []bool{false, false, false}},
+		"another annotation":         {both, "configMaps.secrets", annotated(api.Domain+"/volumes", "some"), []bool{true, true, true}},
+		"a pod of Windows":           {both, "configMaps.secrets", func(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, []bool{false, false, false}},
+		"a pod for nodes of Windows": {both, "configMaps.secrets", onNodes("windows"), []bool{false, false, false}},
+		"a pod for nodes of Linux":   {both, "configMaps.secrets", onNodes("linux"), []bool{true, true, true}},
+		"a pod that says its OS":     {both, "configMaps.secrets", func(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Linux} }, []bool{true, true, true}},
 	}
 	for name, test := range tests {
 		pod := podOf(aConfigMap, aSecret, mixed, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
@@ -383,6 +387,7 @@ func (p *policies) wantOthersAlone(t *testing.T, both string) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
+		p.wantForeseen(t, name, test.label, pod, volumes)
 		var got []bool
 		for _, v := range volumes {
 			got = append(got, v.CSI != nil)
@@ -408,6 +413,7 @@ func (p *policies) wantRandomVolumes(t *testing.T, namespace string) {
 		v := randomVolume(r)
 		volumes, err := p.creates(t.Context(), namespace, podOf(v))
 		want, wantErr := namer.ToLiveconfig(v)
+		p.wantForeseen(t, fmt.Sprint(v), "configMaps.secrets", podOf(v), volumes)
 		switch {
 		case apierrors.IsInvalid(err):
 			refused++

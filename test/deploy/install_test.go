@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 )
@@ -164,6 +165,23 @@ func (b *bench) wantGone() {
 		b.Errorf("left behind (-want +got):\n%s", diff)
 	}
 	b.must("kubectl get namespace liveconfig-system")
+}
+
+// TestNotesOfTheAPIServer: the notes warn of what the version of the API server does with policies.
+func TestNotesOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+	c := cluster.ForTest(t)
+	version, err := c.Client().Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	isOlder := utilversion.MustParseSemantic(version.GitVersion).LessThan(utilversion.MustParseSemantic("1.36.5"))
+	out := newBench(t, c).must("helm install notes deploy/chart --namespace default --dry-run=server" +
+		" --set image.repository=a,driverName=csi.notes.example,admission.volumes=true")
+	_, notes, _ := strings.Cut(out, "\nNOTES:\n")
+	if !strings.Contains(notes, "kubectl liveconfig adopt") || strings.Contains(notes, "Kubernetes 1.36.5 corrects") != isOlder {
+		t.Errorf("the notes of Kubernetes %s warn of it: want %t\n%s", version.GitVersion, isOlder, notes)
+	}
 }
 
 // TestNotes are those of each installation.

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -75,6 +76,7 @@ type chartVolume struct {
 func (s *site) awaitConversion(t *testing.T, namespace string) {
 	t.Helper()
 	pod := boxPod(namespace, "probe", nil)
+	pod.Annotations = map[string]string{api.Domain + "/volumes": "live"}
 	reference := corev1.LocalObjectReference{Name: "conf"}
 	pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: reference}}
 	eventually(t, startTimeout, func() error {

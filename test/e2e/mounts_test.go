@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -23,6 +24,7 @@ func podWithMountsBelow(namespace, name string) *corev1.Pod {
 		}}
 	}
 	pod := boxPod(namespace, name, nil)
+	pod.Annotations = map[string]string{api.Domain + "/volumes": "live"} // No controller makes it.
 	pod.Spec.Volumes = []corev1.Volume{
 		{Name: "config", VolumeSource: of("app", nil)},
 		{Name: "parts", VolumeSource: of("app", nil)},

@@ -1,7 +1,7 @@
 // Package check is `kubectl liveconfig check`.
 //
-// It does not know the API server, or whether the objects that volumes name exist. The parser of
-// the driver knows what a mistake is.
+// It does not know the API server, which it asks only with --names=cluster whether objects exist.
+// The parser of the driver knows what a mistake is.
 package check
 
 import (
@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -31,8 +32,15 @@ type command struct {
 
 	input  manifest.Input
 	driver string
+	names  string
 	output printing.Format
 }
+
+// The values of --names.
+const (
+	inManifests = "manifests"
+	inCluster   = "cluster"
+)
 
 // New returns the command.
 func New(s *session.Session) *cobra.Command {
@@ -44,20 +52,29 @@ func New(s *session.Session) *cobra.Command {
 			"mistakes with their\n" +
 			"lines. ConfigMaps and Secrets with the annotation " + release.Annotation +
 			" are checked by its rules, as the controller does\n" +
-			"with edits. The exit code is 1 if there are mistakes. What other objects hold is not looked at: see preview.",
+			"with edits. The exit code is 1 if there are mistakes. What other objects hold is not looked at: see preview.\n\n" +
+			"A warning names sources that kustomize seems to have renamed. With --names, a source that is not optional " +
+			"and does\n" +
+			"not exist is a mistake.",
 		Example: "  kubectl liveconfig check -f web.yaml\n" +
-			"  kubectl kustomize . | kubectl liveconfig check -f -\n" +
+			"  kubectl kustomize . | kubectl liveconfig check -f - --names=cluster\n" +
 			"  kubectl liveconfig check -R -f manifests -o json",
 		Args: selection.FilesOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
+	c.Flags().StringVar(&o.names, "names", "",
+		"find names of objects that are not among the manifests (manifests), or neither there nor in the cluster (cluster)")
+	printing.Complete(c, "names", inManifests, inCluster)
 	o.output.AddFlag(c, "json; lines by default", "json")
 	return c
 }
 
 func (o *command) run(ctx context.Context) error {
+	if !slices.Contains([]string{"", inManifests, inCluster}, o.names) {
+		return fmt.Errorf("--names %q is not %s or %s", o.names, inManifests, inCluster)
+	}
 	files, err := selection.ReadManifests(o.Session, o.input)
 	if err != nil {
 		return err
@@ -75,10 +92,33 @@ func (o *command) run(ctx context.Context) error {
 	for _, file := range files {
 		checker.File(file)
 	}
+	search, err := o.search(ctx)
+	if err != nil {
+		return err
+	}
+	checker.Names(search)
 	if err := o.print(checker.Findings); err != nil {
 		return err
 	}
 	return o.verdict(checker.Findings, checker.Checked)
+}
+
+// search returns where --names looks for objects, or nil.
+func (o *command) search(ctx context.Context) (*Search, error) {
+	switch o.names {
+	case "":
+		return nil, nil
+	case inManifests:
+		return &Search{"among the manifests", func(api.Ref) (bool, error) { return false, nil }}, nil
+	}
+	cluster, err := observe.New(o.Session, observe.Flags{Driver: o.driver})
+	if err != nil {
+		return nil, err
+	}
+	return &Search{"among the manifests or in the cluster", func(ref api.Ref) (bool, error) {
+		found, err := cluster.Version(ctx, ref)
+		return found.Version != nil, err
+	}}, nil
 }
 
 func (o *command) print(findings []Finding) error {
@@ -125,12 +165,16 @@ func (o *command) verdict(findings []Finding, checked Checked) error {
 func (c *Checker) released(file string, document manifest.Document, at manifest.Path, object map[string]any) {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
+	if !objects.IsServed(object) {
+		return
+	}
+	content, _ := objects.Content(object, c.Namespace)
+	c.noteObject(content.Ref)
 	text, ok := annotations[release.Annotation].(string)
-	if !ok || !objects.IsServed(object) {
+	if !ok {
 		return
 	}
 	c.Checked.Released++
-	content, _ := objects.Content(object, c.Namespace)
 	r := review{c, file, document, release.NameOf(content.Ref)}
 	s, mistakes := settings.Parse(text)
 	annotation := at.Field("metadata", "annotations", release.Annotation)

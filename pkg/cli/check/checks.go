@@ -59,6 +59,10 @@ type Checker struct {
 	// Findings are all that were found so far, by files and lines.
 	Findings []Finding
 	Checked  Checked
+
+	// sources are where volumes name objects, and given the objects of the manifests.
+	sources []source
+	given   map[api.Ref]bool
 }
 
 // Checked counts what was checked.
@@ -198,7 +202,10 @@ func (r *podSpec) attributes(at manifest.Path, value any) string {
 			texts[key] = text
 		}
 	}
-	_, err := api.Parse(texts, cmp.Or(r.spec.Namespace, r.Namespace))
+	spec, err := api.Parse(texts, cmp.Or(r.spec.Namespace, r.Namespace))
+	if err == nil {
+		r.noteSources(at, texts, spec)
+	}
 	if mistakes, ok := errors.AsType[*api.AttributesError](err); ok {
 		r.parsed(at, given, mistakes)
 	}

@@ -102,6 +102,7 @@ func (o *command) run() error {
 	if err := o.verdict(); err != nil {
 		return err
 	}
+	o.remarkOnKustomization(files)
 	_, err = fmt.Fprint(o.Out, b.String())
 	return err
 }
@@ -162,6 +163,7 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 	}
 	var list []manifest.Replacement
 	for _, spec := range document.PodSpecsAndPatches() {
+		before := o.converted
 		for i, volume := range spec.Volumes() {
 			at := spec.Path.Field("volumes").Index(i)
 			name, _ := volume["name"].(string)
@@ -191,8 +193,23 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 			list = append(list, r)
 			o.remarkOn(say, needs, r.Value)
 		}
+		if o.converted > before && o.to == toLiveconfig {
+			o.remarkOnChecksums(file, document, spec)
+		}
 	}
 	return list
+}
+
+func (o *command) remarkOnChecksums(file string, document manifest.Document, spec manifest.PodSpec) {
+	var metadata struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if manifest.Convert(spec.Metadata, &metadata) != nil {
+		return // check prints what is wrong with them.
+	}
+	for _, note := range intree.ChecksumNotes(metadata.Annotations) {
+		o.Remark("%s:%d: %s: note: %s", file, document.Line(spec.Path), spec.Object, note)
+	}
 }
 
 // volume returns which field of a volume becomes which, and what it holds. It leaves out where the
@@ -213,12 +230,9 @@ func (o *command) volume(
 		}
 		return r, needs, err
 	}
-	made, err := namer.ToLiveconfig(v.VolumeSource)
+	made, needs, err := namer.Convert(v, containers)
 	if err == nil {
 		r.From, _, err = sourceField(v.VolumeSource)
-	}
-	if err == nil {
-		needs, err = namer.AddNeeds(made, v.Name, containers)
 	}
 	if err != nil {
 		return r, needs, err
@@ -270,6 +284,7 @@ func (o *command) remarkOn(say func(string, ...any), needs mounts.Needs, value a
 	for _, place := range needs.Always {
 		say("note: something is mounted at %s in it: mountPoints keeps a directory there", place)
 	}
+	remarkOnHash(say, value)
 	sources, _ := attributes[api.KeySources].(string)
 	if attributes[api.KeySecret] != nil || strings.Contains(sources, api.KeySecret+":") {
 		say("note: its Secrets are read with the pods' service account, which needs a Role: see `kubectl liveconfig grant`")

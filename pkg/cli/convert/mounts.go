@@ -1,15 +1,9 @@
 package convert
 
 import (
-	"slices"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/mounts"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
-
-// tokenPath is where the API server mounts a token into each container of a new pod, unless that is
-// turned off or something is mounted there already.
-const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // It is no credential.
 
 // containersOf returns the containers of a pod spec with their mounts, as the pod will have them.
 func containersOf(spec manifest.PodSpec) (containers []mounts.Container) {
@@ -20,9 +14,8 @@ func containersOf(spec manifest.PodSpec) (containers []mounts.Container) {
 			for _, m := range manifest.Objects(container["volumeMounts"]) {
 				c.Mounts = append(c.Mounts, mountOf(m))
 			}
-			hasToken := slices.ContainsFunc(c.Mounts, func(m mounts.Mount) bool { return m.Path == tokenPath })
-			if !hasToken && spec.Data["automountServiceAccountToken"] != false {
-				c.Mounts = append(c.Mounts, mounts.Mount{Path: tokenPath})
+			if spec.Data["automountServiceAccountToken"] != false {
+				c = c.WithToken()
 			}
 			containers = append(containers, c)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
@@ -32,9 +33,10 @@ type command struct {
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
-		Use:         "describe TYPE/NAME... | --problems [-A]",
-		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
-		Short:       "Show everything about the volumes of a workload or pod",
+		Use: "describe TYPE/NAME... | --problems [-A]",
+		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "configmap", "secret", "job", "cronjob",
+			"replicaset"),
+		Short: "Show everything about the volumes of a workload or pod, or who uses an object",
 		Long: "Shows each volume of liveconfig with its sources, and what else uses ConfigMaps and Secrets; what " +
 			"triggers rollouts;\n" +
 			"which version of each object is in the files of the pods, since when, and how far that is behind the API " +
@@ -42,18 +44,22 @@ func New(s *session.Session) *cobra.Command {
 			"is wrong; and recent Events. Of a workload, the pods that are not current are shown. The drivers of nodes are\n" +
 			"asked through port-forwards; what cannot be found out is listed at the end. Nothing that objects hold " +
 			"is shown.\n\n" +
+			"Of a ConfigMap or Secret, the workloads and pods of its namespace are shown that use it, and when an edit " +
+			"reaches\n" +
+			"them; with -A, those of all namespaces.\n\n" +
 			"With --problems, all pods of the namespace are looked at, or of all namespaces with -A, and only the " +
 			"volumes are\n" +
 			"shown in which something is wrong.\n\n" +
 			"The exit code is 1 if something cannot be described at all; what a pod lacks is not an error: see status.",
 		Example: "  kubectl liveconfig describe pod/web-0\n" +
+			"  kubectl liveconfig describe configmap/web secret/tls\n" +
 			"  kubectl liveconfig describe deployment/web statefulset/db\n" +
 			"  kubectl liveconfig describe deployments -l team=shop -o json\n" +
 			"  kubectl liveconfig describe -A --problems",
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.AddClusterFlags(c)
-	o.AddAllNamespacesFlag(c, "all pods of all namespaces, with --problems")
+	o.AddAllNamespacesFlag(c, "all namespaces, with --problems or for an object")
 	c.Flags().BoolVar(&o.problems, "problems", false, "only the volumes of all pods in which something is wrong")
 	o.driver.AddFlags(c)
 	o.output.AddFlag(c, "wide (all pods, not only those that are not current), json or yaml", "wide", "json", "yaml")
@@ -61,7 +67,11 @@ func New(s *session.Session) *cobra.Command {
 }
 
 func (o *command) run(ctx context.Context, args []string) error {
-	if o.AllNamespaces && !o.problems {
+	targets, objects, err := selection.SplitTriggers(args)
+	if err != nil {
+		return err
+	}
+	if o.AllNamespaces && !o.problems && (len(targets) > 0 || len(objects) == 0) {
 		return errors.New("--all-namespaces would describe every pod: add --problems, or see kubectl liveconfig status -A")
 	}
 	asked, err := observe.New(o.Session, o.driver)
@@ -72,28 +82,57 @@ func (o *command) run(ctx context.Context, args []string) error {
 		return o.listProblems(ctx, asked, args)
 	}
 	var all []Description
-	found, err := o.Workloads(o.Session, args)
+	var found []selection.Chosen
+	if len(targets) > 0 || len(objects) == 0 {
+		found, err = o.Workloads(o.Session, targets)
+	}
 	d := newDescriber(asked)
 	for _, one := range found {
 		all = append(all, d.describe(ctx, one.Info.Mapping.GroupVersionKind.Kind, one.Workload))
 	}
-	if len(all) > 0 {
-		err = errors.Join(err, o.print(all))
+	usages, errOfUsages := o.usages(ctx, asked, objects)
+	err = errors.Join(err, errOfUsages)
+	if len(all)+len(usages) > 0 {
+		err = errors.Join(err, o.print(all, usages))
 	}
 	return err
 }
 
+// usages finds out who uses objects. It looks at the pods once for all of them.
+func (o *command) usages(ctx context.Context, asked *observe.Cluster, objects []api.Ref) ([]*Usage, error) {
+	if len(objects) == 0 {
+		return nil, nil
+	}
+	scope := selection.Scope{Namespace: session.NamespaceOr(o.Session, "")}
+	for i := range objects {
+		objects[i] = objects[i].In(scope.Namespace)
+	}
+	if o.AllNamespaces {
+		scope.Namespace = ""
+	}
+	return usagesOf(ctx, asked, scope, objects)
+}
+
 const shownPods = 5
 
-func (o *command) print(all []Description) error {
+func (o *command) print(all []Description, usages []*Usage) error {
 	p := &page{now: time.Now(), mostPods: shownPods}
 	switch o.output.Name {
 	case "json", "yaml":
-		return o.output.Encode(o.Out, all)
+		reports := make([]any, 0, len(all)+len(usages))
+		for _, d := range all {
+			reports = append(reports, d)
+		}
+		for _, u := range usages {
+			reports = append(reports, u)
+		}
+		return o.output.Encode(o.Out, reports)
 	case "wide":
 		p.mostPods = 0
 	}
-	return o.write(p.format(all...))
+	p.format(all...)
+	p.usages(usages)
+	return o.write(p.text.String())
 }
 
 // write writes a page as a terminal can have it.

@@ -27,6 +27,8 @@ type Description struct {
 	// Volumes are those of liveconfig, and Others what else names ConfigMaps and Secrets.
 	Volumes []Volume `json:"volumes"`
 	Others  []Use    `json:"others"`
+	// LeftInTree are the volumes that the API server has not converted, with the reasons.
+	LeftInTree []string `json:"leftInTree,omitempty"`
 	// Objects are what volumes and rollouts come from, as the API has it.
 	Objects []Object `json:"objects"`
 	Pods    []Pod    `json:"pods"`

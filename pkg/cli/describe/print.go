@@ -74,11 +74,22 @@ func (p *page) one(d Description) {
 	for _, v := range d.Volumes {
 		p.volume(d, v)
 	}
+	p.left(d.LeftInTree)
 	p.section("Other Uses", others(d))
 	p.section("Objects", p.objects(d))
 	p.pods(d)
 	p.section("Events", p.events(d.Events))
 	p.unknown(d.Unknown)
+}
+
+func (p *page) left(volumes []string) {
+	if len(volumes) == 0 {
+		return
+	}
+	p.line(0, "Left In Tree:")
+	for _, volume := range volumes {
+		p.line(1, "%s", volume)
+	}
 }
 
 // section writes rows below a title. The first row has the names of the columns.

@@ -55,6 +55,7 @@ func (t *describer) describe(ctx context.Context, kind string, w selection.Workl
 		Events: []Event{}, Unknown: []Unknown{},
 	}
 	d.findPods(ctx)
+	d.LeftInTree = observe.LeftInTree(d.observed.Running)
 	spec, in := observe.AsCreated(spec, d.observed.Running, d.Driver), d.placeOf(d.Namespace)
 	d.Others = append(d.Others, othersOf(spec, d.Namespace)...)
 	// Each volume has its mistakes, and without a config there are no copies.

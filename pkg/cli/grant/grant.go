@@ -5,29 +5,19 @@ package grant
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/cli-runtime/pkg/resource"
-	"k8s.io/client-go/kubernetes/scheme"
-	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/admission"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/grants"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
@@ -39,16 +29,18 @@ type command struct {
 	selection.Selection
 	*session.Session
 
-	output              *printing.Objects
-	apply, namedCopies  bool
+	giver               grants.Giver
+	namedCopies         bool
 	driver              string
 	configMaps, secrets string
 	sourceNamespaces    []string
+	// labels are the values of the label of namespaces that were read.
+	labels map[string]string
 }
 
 // New returns the command.
 func New(s *session.Session) *cobra.Command {
-	o := &command{Session: s, output: printing.NewObjects("serverside-applied")}
+	o := &command{Session: s, giver: grants.New(s), labels: map[string]string{}}
 	c := &cobra.Command{
 		Use:         "grant TYPE/NAME",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
@@ -66,10 +58,10 @@ func New(s *session.Session) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
 	o.AddFlags(c)
-	o.output.AddFlags(c)
+	o.giver.Output.AddFlags(c)
 	selection.AddDriverFlag(c, &o.driver)
 	flags := c.Flags()
-	flags.BoolVar(&o.apply, "apply", false,
+	flags.BoolVar(&o.giver.Apply, "apply", false,
 		"apply what would be printed, by server-side apply; names of copies stay in a Role that asks the controller for them")
 	flags.BoolVar(&o.namedCopies, "named-copies", false,
 		"for triggers: Roles into which the controller writes the names of copies, if it runs with --roles")
@@ -91,7 +83,7 @@ func (o *command) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	printer, err := o.printer()
+	printer, err := o.giver.Printer()
 	if err != nil {
 		return err
 	}
@@ -117,25 +109,7 @@ func (o *command) run(c *cobra.Command, args []string) error {
 		}
 	}
 	objects, err := wanted.Objects()
-	return errors.Join(append(errs, err, o.giveAll(c.Context(), objects, printer))...)
-}
-
-// giveAll gives all objects but the bindings of Roles that could not be given: those are others',
-// and may allow more.
-func (o *command) giveAll(ctx context.Context, objects []roles.Object, printer printers.ResourcePrinter) error {
-	var errs []error
-	failed := map[types.NamespacedName]bool{}
-	for _, object := range objects {
-		if binding, ok := object.Object.(*rbacv1.RoleBinding); ok &&
-			failed[types.NamespacedName{Namespace: binding.Namespace, Name: binding.RoleRef.Name}] {
-			errs = append(errs, fmt.Errorf("%s is not applied, since its Role is not", object))
-			continue
-		}
-		err := o.give(ctx, object, printer)
-		failed[types.NamespacedName{Namespace: object.Meta.Namespace, Name: object.Meta.Name}] = err != nil
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, err, o.giver.GiveAll(c.Context(), objects, printer))...)
 }
 
 func (o *command) policy() (roles.Policy, error) {
@@ -150,36 +124,10 @@ func (o *command) policy() (roles.Policy, error) {
 	}, nil
 }
 
-// printer prints YAML if nothing else is asked for, and what was applied by its name and namespace.
-func (o *command) printer() (printers.ResourcePrinter, error) {
-	if o.output.HasFormat() {
-		return o.output.Printer()
-	}
-	if !o.apply {
-		*o.output.OutputFormat = "yaml"
-		return o.output.Printer()
-	}
-	if _, err := o.output.Printer(); err != nil { // It checks --dry-run.
-		return nil, err
-	}
-	return printers.NewTypeSetter(scheme.Scheme).ToPrinter(printers.ResourcePrinterFunc(o.printApplied)), nil
-}
-
-// printApplied prints one line. kubectl's own printer would leave out the namespace, and a Role of
-// another namespace is what the reader has to notice.
-func (o *command) printApplied(object runtime.Object, to io.Writer) error {
-	accessor, err := meta.Accessor(object)
-	if err != nil {
+func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.Info, w selection.Workload) error {
+	if err := o.label(ctx, info, &w); err != nil {
 		return err
 	}
-	operation := "serverside-applied in namespace " + accessor.GetNamespace()
-	if o.output.DryRun != printing.DryRunNone {
-		operation += fmt.Sprintf(" (%s dry run)", o.output.DryRun)
-	}
-	return (&printers.NamePrinter{Operation: operation}).PrintObj(object, to)
-}
-
-func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.Info, w selection.Workload) error {
 	pods, count, err := roles.PodsOf(info, w, o.driver)
 	if err != nil {
 		return err
@@ -206,6 +154,47 @@ func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.
 		o.note(info, "the driver itself reads all that its volumes hold: no Role is needed")
 	}
 	return errors.Join(refused(pods, added.Foreign)...)
+}
+
+// label gives a workload the pod template that its new pods get in a namespace with the label. A
+// pod has its volumes already.
+func (o *command) label(ctx context.Context, info *resource.Info, w *selection.Workload) error {
+	if o.Local || w.Pod != nil {
+		return nil
+	}
+	namespace := selection.NamespaceOfPods(info, *w)
+	value, err := o.labelOf(ctx, namespace)
+	if err != nil || value == "" {
+		return err
+	}
+	template := admission.Policy{Driver: o.driver, Namespace: namespace, Value: value}.Template(*w)
+	w.Template = &template
+	return nil
+}
+
+// labelOf returns the value of a namespace's label. A namespace that the caller may not read counts
+// as one without the label, with a remark.
+func (o *command) labelOf(ctx context.Context, namespace string) (string, error) {
+	if value, known := o.labels[namespace]; known {
+		return value, nil
+	}
+	client, err := o.Clientset()
+	if err != nil {
+		return "", err
+	}
+	found, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		o.Remark("note: whether namespace %s has the label %s is not known: you may not get it; if it has the label, "+
+			"Roles may be missing here", namespace, admission.Label)
+	case err != nil:
+		return "", fmt.Errorf("read the labels of namespace %s: %w", namespace, err)
+	default:
+		o.labels[namespace] = found.Labels[admission.Label]
+		return o.labels[namespace], nil
+	}
+	o.labels[namespace] = ""
+	return "", nil
 }
 
 // refused returns an error for each source of a namespace that the caller has not named.
@@ -240,81 +229,4 @@ func (o *command) released(ctx context.Context, refs []api.Ref) (released []api.
 
 func (o *command) note(info *resource.Info, text string) {
 	o.Remark("note: %s: %s", selection.Subject(info), text)
-}
-
-func (o *command) give(ctx context.Context, object roles.Object, printer printers.ResourcePrinter) error {
-	if !o.apply || o.output.DryRun == printing.DryRunClient {
-		return printer.PrintObj(object.Object, o.Out)
-	}
-	applied, err := o.send(ctx, object)
-	switch {
-	case isConflictWithController(err):
-		return fmt.Errorf("apply %s: %w: %s", object, err, roleToCorrect(object))
-	case apierrors.IsConflict(err):
-		return fmt.Errorf("apply %s: %w; it is another's: look at it, and to take it over, pipe the output "+
-			"without --apply to `kubectl apply --server-side --force-conflicts -f -`", object, err)
-	case err != nil:
-		return fmt.Errorf("apply %s: %w", object, err)
-	}
-	return printer.PrintObj(applied, o.Out)
-}
-
-// isConflictWithController reports whether the rollout controller has written a field that is to
-// be another. To force that would take names of copies away from pods.
-func isConflictWithController(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
-		return c.Type == metav1.CauseTypeFieldManagerConflict &&
-			strings.Contains(c.Message, strconv.Quote(api.ControllerName))
-	})
-}
-
-// roleToCorrect returns how to correct a Role that the rollout controller has written names into.
-func roleToCorrect(object roles.Object) string {
-	role, ok := object.Object.(*rbacv1.Role)
-	if !ok || len(role.Rules) == 0 || len(role.Rules[0].ResourceNames) == 0 {
-		return "look at it with kubectl get -o yaml"
-	}
-	rule := role.Rules[0]
-	return fmt.Sprintf("the Role has another rule than %s on %s %s and its copies: correct it with `kubectl edit "+
-		"role/%s -n %s`, and run this again",
-		strings.Join(rule.Verbs, ", "), rule.Resources[0], rule.ResourceNames[0], role.Name, role.Namespace)
-}
-
-// send applies an object. A field that another writer has set differently is an error, and nobody's
-// settings are taken over.
-func (o *command) send(ctx context.Context, object roles.Object) (runtime.Object, error) {
-	config, err := o.Config()
-	if err != nil {
-		return nil, err
-	}
-	client, err := rbacv1client.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	role, isRole := object.Object.(*rbacv1.Role)
-	if isRole {
-		live, err := client.Roles(role.Namespace).Get(ctx, role.Name, metav1.GetOptions{})
-		switch {
-		case err == nil:
-			roles.KeepCopies(role, live)
-		case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
-			return nil, fmt.Errorf("read the Role as it is: %w", err)
-		}
-	}
-	text, err := json.Marshal(object.Object)
-	if err != nil {
-		return nil, err
-	}
-	options := metav1.PatchOptions{FieldManager: edit.FieldManager}
-	if o.output.DryRun == printing.DryRunServer {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
-	if isRole {
-		return client.Roles(object.Meta.Namespace).Patch(ctx, object.Meta.Name, types.ApplyPatchType, text, options)
-	}
-	return client.RoleBindings(object.Meta.Namespace).Patch(ctx, object.Meta.Name, types.ApplyPatchType, text, options)
 }

@@ -175,9 +175,24 @@ func (c *Cluster) versions(
 // Version returns which version of an object there is. The content of the object does not leave the
 // API server.
 func (c *Cluster) Version(ctx context.Context, of api.Ref) (versions.Now, error) {
-	objects := c.meta.Resource(corev1.SchemeGroupVersion.WithResource(of.Kind.Resource() + "s")).Namespace(of.Namespace)
-	object, err := objects.Get(ctx, of.Name, metav1.GetOptions{})
+	object, err := c.metadata(ctx, of)
 	return now(object, err, of)
+}
+
+func (c *Cluster) metadata(ctx context.Context, of api.Ref) (*metav1.PartialObjectMetadata, error) {
+	objects := c.meta.Resource(corev1.SchemeGroupVersion.WithResource(of.Kind.Resource() + "s")).Namespace(of.Namespace)
+	return objects.Get(ctx, of.Name, metav1.GetOptions{})
+}
+
+// Metadata returns the version of an object with its annotations. The annotations of an object that
+// does not exist are nil.
+func (c *Cluster) Metadata(ctx context.Context, of api.Ref) (versions.Now, map[string]string, error) {
+	object, err := c.metadata(ctx, of)
+	found, err := now(object, err, of)
+	if err != nil || found.Version == nil {
+		return found, nil, err
+	}
+	return found, object.Annotations, nil
 }
 
 // Content returns which version of an object there is, and the name that a copy of it has. It takes

@@ -23,6 +23,7 @@ func (t judged) status() workloadStatus {
 	w := workloadStatus{
 		Workload: t.Name, Namespace: t.Meta.Namespace, Running: len(t.Running), Pending: t.Pending, Sources: []sourceStatus{},
 	}
+	w.LeftInTree = observe.LeftInTree(slices.Concat(t.Running, t.Waiting))
 	lines := map[versions.Place]int{} // By volume and object: which copy is in it makes no difference.
 	for _, place := range t.All() {
 		key := versions.Place{Volume: place.Volume, Object: place.Object}

@@ -26,6 +26,8 @@ type workloadStatus struct {
 	Sources []sourceStatus `json:"sources"`
 	// Rollout is the state of the rollout of the config; nil where nothing triggers rollouts.
 	Rollout *state.State `json:"rollout,omitempty"`
+	// LeftInTree are the volumes that the API server has not converted, with the reasons.
+	LeftInTree []string `json:"leftInTree,omitempty"`
 }
 
 type sourceStatus struct {
@@ -109,7 +111,7 @@ type table struct {
 }
 
 func (t table) write(to io.Writer, all []workloadStatus) error {
-	return writeTables(to, sources(all), rollouts(all), t.pods(all))
+	return writeTables(to, sources(all), rollouts(all), left(all), t.pods(all))
 }
 
 // writeTables prints tables below each other, of which those without rows are left out.
@@ -151,6 +153,17 @@ func rollouts(all []workloadStatus) [][]string {
 		}
 	}
 	return titled(rows, "WORKLOAD", "ROLLOUT", "WHY")
+}
+
+// left returns the volumes about which status knows nothing, as they are not of liveconfig.
+func left(all []workloadStatus) [][]string {
+	var rows [][]string
+	for _, w := range all {
+		for _, volume := range w.LeftInTree {
+			rows = append(rows, []string{w.Workload, volume})
+		}
+	}
+	return titled(rows, "WORKLOAD", "LEFT IN TREE")
 }
 
 func titled(rows [][]string, titles ...string) [][]string {
