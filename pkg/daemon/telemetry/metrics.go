@@ -120,7 +120,8 @@ func (g Gauges) collectors() []prometheus.Collector {
 		g.ManifestProblems), g.ManifestProblems != nil)
 	add(bytes("room_used_bytes", "Memory that the files of volumes and their source objects use.", g.RoomUsed),
 		g.RoomUsed != nil)
-	add(bytes("room_limit_bytes", "Memory that the files of volumes and their source objects may use.", g.RoomLimit),
+	add(bytes("room_limit_bytes", "Memory that the files of volumes and their source objects may use. "+
+		"The driver refuses new volumes beyond three quarters of it: the rest is for changes of live ones.", g.RoomLimit),
 		g.RoomLimit != nil)
 	add(truth("state_directory_writable", "1 if the driver could write its records at the last attempt, else 0.",
 		g.StateWritable),
