@@ -139,7 +139,7 @@ func TestWhatTheDriverMayNotReadTakesNoFiles(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published(api.KeyOnDelete, string(api.OnDeleteRemove))
 		n.cluster.fail(web, forbidden(web))
-		const problem = `configmap default/web cannot be read: configmaps "web" is forbidden: no`
+		problem := `configmap default/web cannot be read: configmaps "web" is forbidden: no` + driversRights("default")
 		pass(2 * resyncInterval)
 		n.wantProblem(r, problem)
 		n.wantTold()
