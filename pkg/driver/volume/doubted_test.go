@@ -192,7 +192,7 @@ func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 			api.KeyOnDelete, string(api.OnDeleteRemove)))
 		n.seen.forget()
 		n.set(web, "b", "1")
-		const missing = "configmap references non-existent config key: a"
+		const missing = "configmap references non-existent config key: a (configmap default/web, sources[0].configMap.items[0])"
 		denied := deniedTo(identity.Of(app), tls)
 		n.fail(tls, forbidden(tls))
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})

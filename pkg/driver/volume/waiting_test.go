@@ -31,7 +31,7 @@ func TestPublishGivesUpWaiting(t *testing.T) {
 		noWeb    = `configmap "web" not found`
 		noTLS    = `secret "tls" not found`
 		noGone   = `configmap "gone" not found`
-		noKey    = "configmap references non-existent config key: b"
+		noKey    = "configmap references non-existent config key: b (configmap default/web, items[0])"
 		read     = " cannot be read: "
 		awayWeb  = "configmap default/web" + read + "connection refused"
 		lunchTLS = "secret default/tls" + read + "out to lunch"
@@ -151,7 +151,7 @@ func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 		want := []string{
 			waiting + `configmap default/web cannot be read: configmaps "web" is forbidden: no` + driversRights("default"),
 			waiting + `configmap "web" not found`,
-			waiting + `configmap references non-existent config key: b`,
+			waiting + `configmap references non-existent config key: b (configmap default/web, items[0])`,
 		}
 		n.wantTold(want...)
 	})
