@@ -253,7 +253,7 @@ func TestBuildRefusesWhatIsMissing(t *testing.T) {
 			wantErr: `secret "cert" not found`,
 		},
 		"rule 11: everything that is missing, in the order of the sources": {
-			spec:    spec(api.Source{Ref: web, Items: item("x", "a", "y")}, api.Source{Ref: cert}, api.Source{Ref: extra}),
+			spec: spec(api.Source{Ref: web, Items: item("x", "a", "y")}, api.Source{Ref: cert}, api.Source{Ref: extra}),
 			wantErr: `[configmap references non-existent config key: x (configmap default/web, sources[0].configMap.items[0]), ` +
 				`configmap references non-existent config key: y (configmap default/web, sources[0].configMap.items[2]), ` +
 				`secret "cert" not found, configmap "extra" not found]`,
