@@ -106,8 +106,9 @@ func (g Gauges) collectors() []prometheus.Collector {
 	add(count("watches", "Objects that the driver watches or polls.", g.Watches), g.Watches != nil)
 	add(count("polled_objects", "Objects that the driver polls, because their readers may not watch them.", g.Polled),
 		g.Polled != nil)
-	add(seconds("watch_silence_seconds", "Time since the API server last delivered anything about the object that has been silent longest. "+
-		"It grows during an outage, also while no watch is open.", g.Silence),
+	add(seconds("watch_silence_seconds",
+		"Time since the API server last delivered anything about the object that has been silent longest. "+
+			"It grows during an outage, also while no watch is open.", g.Silence),
 		g.Silence != nil)
 	add(counter("watches_replaced_total", "Watches that the driver reopened because they had stopped delivering events.",
 		g.Replaced),
