@@ -11,7 +11,7 @@ import (
 )
 
 // commandsWithObjects are those whose arguments are objects.
-const commandsWithObjects = 18
+const commandsWithObjects = 19
 
 // TestCommandsDeclareKinds: a command that takes objects declares their kinds, and no other does. The shell offers each kind.
 func TestCommandsDeclareKinds(t *testing.T) {
@@ -20,7 +20,8 @@ func TestCommandsDeclareKinds(t *testing.T) {
 	found := 0
 	for _, c := range commandsOf(cli.New(streams)) {
 		kinds := session.KindsOf(c)
-		takesObjects := strings.Contains(c.Use, "TYPE/NAME") || strings.Contains(c.Use, "deployment/NAME")
+		takesObjects := strings.Contains(c.Use, "TYPE/NAME") || strings.Contains(c.Use, "deployment/NAME") ||
+			strings.Contains(c.Use, "pod/NAME")
 		if takesObjects != (len(kinds) > 0) || takesObjects != (c.ValidArgsFunction != nil) {
 			t.Errorf("%s: the kinds are %v, and arguments are completed: %t, want both or none", c.UseLine(), kinds, c.ValidArgsFunction != nil)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,6 +48,30 @@ func TestPodsOutliveTheirNode(t *testing.T) {
 		st.goOn(t)
 	})
 	t.Run("the node is rebooted", func(t *testing.T) { st.reboot(t) })
+}
+
+// TestPodThatMeetsAHungDriver gets the Event that docs/troubleshooting.md quotes, and starts when the driver goes on.
+func TestPodThatMeetsAHungDriver(t *testing.T) {
+	s := on(t, realnode.Containerd2())
+	namespace := s.namespace(t)
+	s.configMap(t, namespace, "web", map[string]string{"key": "value"})
+	s.driverPod(t)
+	driver := s.driverProcess(t)
+	if driver == 0 {
+		t.Fatal("there is no driver to stop, or there are several")
+	}
+	must(t, unix.Kill(driver, unix.SIGSTOP))
+	t.Cleanup(func() { _ = unix.Kill(driver, unix.SIGCONT) }) // It fails if the kubelet has replaced the process.
+	pod := s.create(t, boxPod(namespace, "web", map[string]string{"configMap": "web"}))
+	for _, text := range []string{
+		"kubernetes.io/csi: mounter.SetUpAt failed to determine if the node service has VOLUME_MOUNT_GROUP capability",
+		"error reading server preface",
+	} {
+		s.wantWords(t, "docs/troubleshooting.md", text)
+		s.wantEvent(t, pod, "FailedMount", text)
+	}
+	_ = unix.Kill(driver, unix.SIGCONT)
+	s.awaitReady(t, pod)
 }
 
 // awaitDriverAfter waits until a pod of the driver is ready that is another one than before.

@@ -13,12 +13,14 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
+// uninstall is what deploy/README.md has people type.
+const uninstall = `helm uninstall liveconfig --namespace liveconfig-system
+kubectl delete namespace liveconfig-system`
+
 // TestUninstallAndInstallByKustomize takes the driver away by the words of deploy/README.md, installs it by its other way,
 // and ends where it began.
 func TestUninstallAndInstallByKustomize(t *testing.T) {
 	s := on(t, realnode.Containerd2())
-	const uninstall = `helm uninstall liveconfig --namespace liveconfig-system
-kubectl delete namespace liveconfig-system`
 	s.wantWords(t, "deploy/README.md", strings.Split(uninstall, "\n")...)
 	s.run(t, s.Repo(), uninstall)
 	s.wantNoDriver(t)
@@ -39,6 +41,39 @@ kubectl delete namespace liveconfig-system`
 	s.run(t, checkout, "kubectl delete -k ../my-cluster")
 	s.wantNoDriver(t)
 	must(t, s.Install(t.Context()))
+}
+
+// TestPodThatIsDeletedWithoutADriver stays, with what docs/troubleshooting.md says that kubectl prints, and goes when a
+// driver runs again.
+func TestPodThatIsDeletedWithoutADriver(t *testing.T) {
+	s := on(t, realnode.Containerd2())
+	namespace := s.namespace(t)
+	s.configMap(t, namespace, "web", map[string]string{"key": "value"})
+	pod := s.start(t, boxPod(namespace, "web", map[string]string{"configMap": "web"}))
+	s.run(t, s.Repo(), uninstall)
+	s.run(t, s.Repo(), "kubectl delete pod --wait=false --namespace "+namespace+" "+pod.Name)
+	status := func() (string, error) {
+		line, err := s.Kubectl(t.Context(), "get", "pods", "--no-headers", "--ignore-not-found", "--namespace", namespace)
+		if fields := strings.Fields(line); len(fields) > 2 {
+			return fields[2], err
+		}
+		return "", err
+	}
+	eventually(t, goneTimeout, func() error {
+		got, err := status()
+		if got != "Completed" && got != "Error" {
+			return errors.Join(err, fmt.Errorf("the pod shows %q, want Completed or Error", got))
+		}
+		return err
+	})
+	must(t, s.Install(t.Context()))
+	eventually(t, goneTimeout, func() error {
+		got, err := status()
+		if got != "" {
+			return fmt.Errorf("the pod still shows %s", got)
+		}
+		return err
+	})
 }
 
 // run runs a script in a folder.

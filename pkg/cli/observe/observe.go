@@ -195,6 +195,34 @@ func (c *Cluster) Metadata(ctx context.Context, of api.Ref) (versions.Now, map[s
 	return found, object.Annotations, nil
 }
 
+// Edit is who changed an object last, as far as the API server has recorded it.
+type Edit struct {
+	// By is the program that wrote the fields, such as kubectl-edit.
+	By string
+	At time.Time
+}
+
+// LastEdit returns who changed an object last; zero if the object does not exist, or nothing is
+// recorded. The content of the object does not leave the API server.
+func (c *Cluster) LastEdit(ctx context.Context, of api.Ref) (Edit, error) {
+	object, err := c.metadata(ctx, of)
+	if err != nil {
+		_, err := now(nil, err, of) // Absence is no error.
+		return Edit{}, err
+	}
+	last := Edit{At: object.GetCreationTimestamp().Time}
+	for _, field := range object.GetManagedFields() {
+		switch {
+		case field.Time == nil || field.Time.Time.Before(last.At):
+		case field.Time.Time.Equal(last.At) && last.By != "" && last.By != field.Manager:
+			last.By += " or " + field.Manager // Times are whole seconds.
+		default:
+			last = Edit{By: field.Manager, At: field.Time.Time}
+		}
+	}
+	return last, nil
+}
+
 // Content returns which version of an object there is, and the name that a copy of it has. It takes
 // the whole object to know that name.
 func (c *Cluster) Content(ctx context.Context, of api.Ref) (versions.Now, error) {

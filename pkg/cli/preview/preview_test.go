@@ -126,7 +126,7 @@ func TestVolumes(t *testing.T) {
 		"a required object is reported as the driver does": {
 			volumes: "  - name: v\n" + ours + "        sources: |\n          - configMap: {name: none}\n" +
 				"          - secret: {name: key, items: [{key: x, path: x}]}\n",
-			want: `v: [configmap "none" not found, references non-existent secret key: x]`,
+			want: `v: [configmap "none" not found, references non-existent secret key: x (secret shop/key, sources[1].secret.items[0])]`,
 		},
 		"mistakes are the parser's": {
 			volumes: "  - name: v\n" + ours + "        {configmap: web}\n",

@@ -40,8 +40,8 @@ type Gauges struct {
 	Summary func() Summary
 	// Watches returns how many objects are watched, and Polled how many of these are only polled.
 	Watches, Polled func() int
-	// Silence returns for how long nothing has been heard of the watch that has been silent
-	// longest.
+	// Silence returns for how long nothing has been heard of the object that has been silent
+	// longest, whether a watch of it is open or not.
 	Silence func() time.Duration
 	// Replaced returns how many watches were found to be dead.
 	Replaced func() int
@@ -106,8 +106,9 @@ func (g Gauges) collectors() []prometheus.Collector {
 	add(count("watches", "Objects that the driver watches or polls.", g.Watches), g.Watches != nil)
 	add(count("polled_objects", "Objects that the driver polls, because their readers may not watch them.", g.Polled),
 		g.Polled != nil)
-	add(seconds("watch_silence_seconds", "Time since the watch that has been silent longest last delivered anything.",
-		g.Silence),
+	add(seconds("watch_silence_seconds",
+		"Time since the API server last delivered anything about the object that has been silent longest. "+
+			"It grows during an outage, also while no watch is open.", g.Silence),
 		g.Silence != nil)
 	add(counter("watches_replaced_total", "Watches that the driver reopened because they had stopped delivering events.",
 		g.Replaced),
@@ -120,7 +121,8 @@ func (g Gauges) collectors() []prometheus.Collector {
 		g.ManifestProblems), g.ManifestProblems != nil)
 	add(bytes("room_used_bytes", "Memory that the files of volumes and their source objects use.", g.RoomUsed),
 		g.RoomUsed != nil)
-	add(bytes("room_limit_bytes", "Memory that the files of volumes and their source objects may use.", g.RoomLimit),
+	add(bytes("room_limit_bytes", "Memory that the files of volumes and their source objects may use. "+
+		"The driver refuses new volumes beyond three quarters of it: the rest is for changes of live ones.", g.RoomLimit),
 		g.RoomLimit != nil)
 	add(truth("state_directory_writable", "1 if the driver could write its records at the last attempt, else 0.",
 		g.StateWritable),

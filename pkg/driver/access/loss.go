@@ -56,7 +56,17 @@ func OfDriver(id identity.Identity, err error) error {
 type driverDeniedError struct{ cause error }
 
 func (e *driverDeniedError) Error() string {
-	return fmt.Sprintf("the pod may get it, but the driver may not (see its ClusterRole): %v", e.cause)
+	return fmt.Sprintf("the pod may get it, but the driver may not: %v", e.cause)
+}
+
+// IsDriverDenied reports whether an error of a request of the identity means that the driver's own
+// account lacks a right, which no Role of a pod can give.
+func IsDriverDenied(id identity.Identity, err error) bool {
+	if review, ok := errors.AsType[*ReviewError](err); ok {
+		return apierrors.IsForbidden(review.Cause)
+	}
+	_, isDenied := errors.AsType[*driverDeniedError](err)
+	return isDenied || id == identity.Driver() && apierrors.IsForbidden(err)
 }
 
 // Evidence is what the requests of an identity have shown about its access to an object.

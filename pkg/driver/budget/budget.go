@@ -73,15 +73,23 @@ func (p *Part) Account() *Account { return &Account{part: p} }
 
 // ExhaustedError means that an account cannot be made larger.
 type ExhaustedError struct {
-	// Want is how many bytes more were asked for, Free how many there are for that purpose, and
-	// Limit how many in all.
-	Want, Free, Limit int64
+	// Want is how many bytes more were asked for, Free how many there are for that purpose, Used
+	// how many are taken, and Limit how many there are in all.
+	Want, Free, Used, Limit int64
+	// IsNew means that the holder is new, for which [Account.Open] leaves a share of Limit out.
+	IsNew bool
 }
 
 func (e *ExhaustedError) Error() string {
-	return fmt.Sprintf("the node's volumes have no room left: %s more are needed, %s of %s are free; unmount some, "+
-		"or raise the memory limit of the driver's container (or --volume-memory, where it is set)", mebi(e.Want),
-		mebi(e.Free), mebi(e.Limit))
+	const remedy = "; delete pods with large volumes, or raise the memory limit of the driver's container " +
+		"(or --volume-memory, where it is set)"
+	if e.IsNew {
+		return fmt.Sprintf("the node's volumes have no room left for a new one: %s more are needed, %s are free; "+
+			"new volumes may use three quarters of the %s, and %s are used: the rest is for changes of live volumes",
+			mebi(e.Want), mebi(e.Free), mebi(e.Limit), mebi(e.Used)) + remedy
+	}
+	return fmt.Sprintf("the node's volumes have no room left: %s more are needed, %s of %s are free",
+		mebi(e.Want), mebi(e.Free), mebi(e.Limit)) + remedy
 }
 
 // mebi returns a size as a person reads it.
@@ -102,8 +110,9 @@ func (a *Account) resize(n, limit int64) error {
 	b.mu.Lock()
 	more, free := n-a.size, max(0, limit-b.used)
 	if more > 0 && more > free && !a.closed {
+		used := b.used
 		b.mu.Unlock()
-		return &ExhaustedError{Want: more, Free: free, Limit: b.limit}
+		return &ExhaustedError{Want: more, Free: free, Used: used, Limit: b.limit, IsNew: limit < b.limit}
 	}
 	retries := a.setLocked(n)
 	b.mu.Unlock()

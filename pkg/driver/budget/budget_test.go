@@ -61,12 +61,12 @@ func TestNeverMoreThanThereAre(t *testing.T) {
 	first, second := p.Account(), p.Account()
 	resize(t, first, 60)
 	resize(t, second, 40)
-	wantExhausted(t, second.Resize(41), budget.ExhaustedError{Want: 1, Free: 0, Limit: 100})
+	wantExhausted(t, second.Resize(41), budget.ExhaustedError{Want: 1, Free: 0, Used: 100, Limit: 100})
 	if got := second.Size(); got != 40 {
 		t.Errorf("Size() = %d after a refusal, want 40", got)
 	}
 	resize(t, first, 30)
-	wantExhausted(t, second.Resize(71), budget.ExhaustedError{Want: 31, Free: 30, Limit: 100})
+	wantExhausted(t, second.Resize(71), budget.ExhaustedError{Want: 31, Free: 30, Used: 70, Limit: 100})
 	resize(t, second, 70)
 	wantUsed(t, b, 100)
 	first.Close()
@@ -80,12 +80,12 @@ func TestNewcomersLeaveAShare(t *testing.T) {
 	t.Parallel()
 	_, p := hundred()
 	first, second := p.Account(), p.Account()
-	wantExhausted(t, first.Open(76), budget.ExhaustedError{Want: 76, Free: 75, Limit: 100})
+	wantExhausted(t, first.Open(76), budget.ExhaustedError{Want: 76, Free: 75, Used: 0, Limit: 100, IsNew: true})
 	if err := first.Open(74); err != nil {
 		t.Fatalf("Open(74) = %v, want nil", err)
 	}
 	resize(t, first, 80)
-	wantExhausted(t, second.Open(1), budget.ExhaustedError{Want: 1, Free: 0, Limit: 100})
+	wantExhausted(t, second.Open(1), budget.ExhaustedError{Want: 1, Free: 0, Used: 80, Limit: 100, IsNew: true})
 	if err := first.Open(79); err != nil {
 		t.Errorf("Open of less = %v, want nil", err)
 	}
@@ -97,9 +97,9 @@ func TestWhatIsThereIsTakenWithoutAsking(t *testing.T) {
 	found, other := p.Account(), p.Account()
 	found.Force(150)
 	wantUsed(t, b, 150)
-	wantExhausted(t, other.Resize(1), budget.ExhaustedError{Want: 1, Free: 0, Limit: 100})
+	wantExhausted(t, other.Resize(1), budget.ExhaustedError{Want: 1, Free: 0, Used: 150, Limit: 100})
 	resize(t, found, 120) // Less is always possible, also when it is still too much.
-	wantExhausted(t, found.Resize(121), budget.ExhaustedError{Want: 1, Free: 0, Limit: 100})
+	wantExhausted(t, found.Resize(121), budget.ExhaustedError{Want: 1, Free: 0, Used: 120, Limit: 100})
 	resize(t, found, 90)
 	resize(t, other, 10)
 	wantUsed(t, b, 100)
@@ -115,7 +115,7 @@ func TestThePartsAreObserved(t *testing.T) {
 	resize(t, other, 50)
 	resize(t, second, 20)
 	resize(t, second, 20)
-	wantExhausted(t, second.Resize(200), budget.ExhaustedError{Want: 180, Free: 20, Limit: 100})
+	wantExhausted(t, second.Resize(200), budget.ExhaustedError{Want: 180, Free: 20, Used: 80, Limit: 100})
 	second.Force(90)
 	first.Close()
 	first.Close()
@@ -215,13 +215,31 @@ func TestWhoIsNewWaitsForTheShareOfTheNew(t *testing.T) {
 	}
 }
 
+// TestErrorSaysWhatToDo, and what is free for the holder that asks: a new one may not have all.
 func TestErrorSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	err := &budget.ExhaustedError{Want: 3 * mebi / 2, Free: mebi / 2, Limit: 24 * mebi}
-	want := "the node's volumes have no room left: 1.5 MiB more are needed, 0.5 MiB of 24.0 MiB are free; unmount some, or raise the " +
-		"memory limit of the driver's container (or --volume-memory, where it is set)"
-	if got := err.Error(); got != want {
-		t.Errorf("Error() = %q, want %q", got, want)
+	const remedy = "; delete pods with large volumes, or raise the memory limit of the driver's container (or --volume-memory, " +
+		"where it is set)"
+	tests := map[string]struct {
+		grow func(*budget.Account, int64) error
+		want string
+	}{
+		"a live one": {(*budget.Account).Resize, "the node's volumes have no room left: 14.0 MiB more are needed, 13.4 MiB of " +
+			"45.0 MiB are free" + remedy},
+		"a new one": {(*budget.Account).Open, "the node's volumes have no room left for a new one: 14.0 MiB more are needed, " +
+			"2.2 MiB are free; new volumes may use three quarters of the 45.0 MiB, and 31.6 MiB are used: the rest is for " +
+			"changes of live volumes" + remedy},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := budget.New(45 * mebi).Part(func(int64) {})
+			p.Account().Force(316 * mebi / 10)
+			err := tt.grow(p.Account(), 14*mebi)
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("the error is %v, want %q", err, tt.want)
+			}
+		})
 	}
 }
 

@@ -77,7 +77,8 @@ func (f *Follower) beginLocked() {
 		return
 	}
 	f.ctx, f.stop = context.WithCancel(f.group.ctx)
-	f.group.running.Add(1) // Until its last step.
+	f.watchdog.heard = time.Now() // A server that is away from the start is silent since then.
+	f.group.running.Add(1)        // Until its last step.
 	go f.begin()
 }
 
@@ -187,6 +188,7 @@ func (f *Follower) read(o metav1.ListOptions) error {
 	defer cancel()
 	found, err := f.ask(ctx, o)
 	if err != nil {
+		f.noteRefusal(err)
 		if !isExpired(o, err) {
 			f.handler.Outcome(err)
 		}

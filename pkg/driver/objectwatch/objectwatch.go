@@ -132,15 +132,15 @@ func (g *Group) Replaced() int {
 	return g.replaced
 }
 
-// Silence returns the longest time for which an open watch has delivered nothing; zero when none is
-// open.
+// Silence returns the longest time for which the API server has delivered nothing about an object,
+// whether a watch of it is open or not; zero when no object is followed.
 func (g *Group) Silence() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var longest time.Duration
 	for f := range g.followers {
-		if f.watchdog.isOpen {
-			longest = max(longest, time.Since(f.watchdog.sign))
+		if heard := f.watchdog.heard; !heard.IsZero() {
+			longest = max(longest, time.Since(heard))
 		}
 	}
 	return longest

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
@@ -44,6 +45,7 @@ type watchdog struct {
 	isRequested bool               // A watch was requested, and is not open yet.
 	isGivenUp   bool               // The watch was ended; the object has not been listed since.
 
+	heard          time.Time     // When the API server last delivered anything about the object, or denied it.
 	sign           time.Time     // When the watch last showed a sign of life.
 	isBookmarked   bool          // The watch has delivered a bookmark.
 	silenceTimeout time.Duration // How long the watch may be silent.
@@ -111,7 +113,7 @@ func (f *Follower) noteList() {
 	defer f.group.mu.Unlock()
 	now, w := time.Now(), &f.watchdog
 	w.isGivenUp = false
-	w.confirmed, w.relist = now, now.Add(wait.Jitter(relistAfter, relistJitter))
+	w.heard, w.confirmed, w.relist = now, now, now.Add(wait.Jitter(relistAfter, relistJitter))
 }
 
 // BeginRequest returns the context of a request other than a watch, for a [Handler]. It ends with
@@ -175,8 +177,19 @@ func (f *Follower) noteAnswer(err error) (isGivenUp bool) {
 	}
 	now := time.Now()
 	w.deadline = w.deadline.Add(now.Sub(w.sign)) // The server's clock starts with its answer at the latest.
-	w.isOpen, w.sign = true, now
+	w.isOpen, w.sign, w.heard = true, now, now
 	return false
+}
+
+// noteRefusal records that the API server has answered and denies the object: it is not silent. Any
+// other error is that of an outage, or of a server that cannot serve.
+func (f *Follower) noteRefusal(err error) {
+	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+		return
+	}
+	f.group.mu.Lock()
+	defer f.group.mu.Unlock()
+	f.watchdog.heard = time.Now()
 }
 
 // noteEnd records that no watch is open.
@@ -192,7 +205,7 @@ func (f *Follower) noteSign(kind watch.EventType) {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
 	now, w := time.Now(), &f.watchdog
-	w.sign, w.confirmed, w.checks = now, now, 0
+	w.heard, w.sign, w.confirmed, w.checks = now, now, now, 0
 	if kind == watch.Bookmark {
 		w.isBookmarked = true
 		f.group.bookmarks[f.target.Kind] = now

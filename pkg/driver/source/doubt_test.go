@@ -181,7 +181,7 @@ func TestWhatTheDriverMayNotReadForAPodIsNoDenial(t *testing.T) {
 		b.answer(forbiddenList(), forbidden())
 		defer b.acquire(web)()
 		pass(time.Hour)
-		want := "the pod may get it, but the driver may not (see its ClusterRole): " + forbiddenList().Error()
+		want := "the pod may get it, but the driver may not: " + forbiddenList().Error()
 		b.want(web, known{Err: want})
 		b.wantForbidden(web, "another error")
 		b.wantChanges(web, 1)

@@ -159,8 +159,8 @@ func (c *Cache) Run(ctx context.Context) error {
 // Replaced returns how many watches were found dead and replaced so far.
 func (c *Cache) Replaced() int { return c.group.Replaced() }
 
-// Silence returns the longest time for which an open watch has delivered nothing; zero when none is
-// open.
+// Silence returns the longest time for which the API server has delivered nothing about an object,
+// whether a watch of it is open or not; zero when no object is followed.
 func (c *Cache) Silence() time.Duration { return c.group.Silence() }
 
 // Acquire counts one more user of the object; the first one starts its watch, which begins when the

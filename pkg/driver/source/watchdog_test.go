@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -142,6 +144,64 @@ func TestWithoutBookmarks(t *testing.T) {
 		b.want(web, holding(next))
 		if b.Replaced() == 0 {
 			t.Error("no watch was found dead, although its server ended none")
+		}
+	})
+}
+
+// TestSilenceGrowsDuringAnOutage, although no watch is open, and whether the network swallows requests, or the API server
+// refuses connections or answers that it cannot serve. It is over when the API server delivers the object again.
+func TestSilenceGrowsDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	answerAll := func(err error) func(*bench) { return func(b *bench) { b.answer(err, err) } }
+	for name, begin := range map[string]func(*bench){
+		"connections are refused": answerAll(syscall.ECONNREFUSED),
+		"the server is broken":    answerAll(apierrors.NewInternalError(errors.New("etcd is away"))),
+		"nothing arrives":         func(b *bench) { b.swallow(func(string, api.Ref) bool { return true }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				b.putMap(configMap(web, "1"))
+				defer b.acquire(web)()
+				b.bookmarks(2*time.Minute, web)
+				begin(b)
+				b.hangUp()
+				for minutes := range 30 {
+					pass(time.Minute)
+					if got, want := b.Silence(), time.Duration(minutes+1)*time.Minute; got < want || got > want+2*time.Second {
+						t.Errorf("Silence = %s after %s of outage", got, want)
+					}
+				}
+				b.answer(nil, nil)
+				b.swallow(nil)
+				pass(time.Minute + longestSilence) // A request that was swallowed lasts for a minute.
+				if got := b.Silence(); got > time.Minute+longestSilence {
+					t.Errorf("Silence = %s after the outage, want what passed since its end", got)
+				}
+			})
+		})
+	}
+}
+
+// TestSilenceFromTheStart: a driver that starts during an outage has heard of nothing since it asks.
+func TestSilenceFromTheStart(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.answer(syscall.ECONNREFUSED, syscall.ECONNREFUSED)
+		defer b.acquire(web)()
+		pass(10 * time.Minute)
+		if got := b.Silence(); got != 10*time.Minute {
+			t.Errorf("Silence = %s, want 10m", got)
+		}
+	})
+}
+
+// TestADenialIsNoSilence: the API server answers, and other metrics show that it denies.
+func TestADenialIsNoSilence(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.answer(forbiddenList(), forbidden())
+		defer b.acquire(web)()
+		pass(time.Hour)
+		if got := b.Silence(); got > longestSilence {
+			t.Errorf("Silence = %s, want that each denial ends it", got)
 		}
 	})
 }

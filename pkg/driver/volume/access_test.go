@@ -83,8 +83,11 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 		},
 		"no token is held":                  {identity.ByPod, access.ErrNoToken, "there is no valid token"},
 		"the driver's token is not valid":   {identity.ByDriver, unauthorized, "Unauthorized"},
-		"the driver may not ask for access": {identity.ByDriver, review, review.Error()},
-		"the driver may not read for a pod": {identity.ByDriver, errors.New("the pod may get it, but the driver may not"), "the pod may get it, but the driver may not"},
+		"the driver may not ask for access": {identity.ByDriver, review, review.Error() + driversRights("certs")},
+		"the driver may not read for a pod": {
+			identity.ByDriver, access.OfDriver(identity.OnBehalf(app), forbidden(shared)), "the pod may get it, but the driver may not: " +
+				forbidden(shared).Error() + driversRights("certs"),
+		},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
@@ -114,6 +117,13 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 			n.wantFiles(r, map[string]string{})
 		})
 	}
+}
+
+// driversRights is what a problem says besides when the driver's own account lacks a right.
+func driversRights(namespace string) string {
+	return "; the driver's own account lacks the right: kubectl apply -f deploy/base/clusterrole.yaml " +
+		"-f deploy/base/clusterrolebinding.yaml, or with Helm: helm upgrade liveconfig deploy/chart --namespace liveconfig-system " +
+		"--reset-then-reuse-values (rbac.namespaces, if set, must list " + namespace + ")"
 }
 
 // errAway is the network's error when the API server is not reachable.

@@ -139,7 +139,7 @@ func TestWhatTheDriverMayNotReadTakesNoFiles(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published(api.KeyOnDelete, string(api.OnDeleteRemove))
 		n.cluster.fail(web, forbidden(web))
-		const problem = `configmap default/web cannot be read: configmaps "web" is forbidden: no`
+		problem := `configmap default/web cannot be read: configmaps "web" is forbidden: no` + driversRights("default")
 		pass(2 * resyncInterval)
 		n.wantProblem(r, problem)
 		n.wantTold()
@@ -192,7 +192,7 @@ func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 			api.KeyOnDelete, string(api.OnDeleteRemove)))
 		n.seen.forget()
 		n.set(web, "b", "1")
-		const missing = "configmap references non-existent config key: a"
+		const missing = "configmap references non-existent config key: a (configmap default/web, sources[0].configMap.items[0])"
 		denied := deniedTo(identity.Of(app), tls)
 		n.fail(tls, forbidden(tls))
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})

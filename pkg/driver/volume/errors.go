@@ -11,6 +11,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
@@ -148,10 +149,19 @@ func (e *unreadError) Error() string {
 	return fmt.Sprintf("%s cannot be read: %v%s", e.key.Ref, e.err, e.remedy())
 }
 
+// remedyOfDriver is what an administrator types when the driver's account has lost its rights, with
+// the namespace of the source.
+const remedyOfDriver = "; the driver's own account lacks the right: " +
+	"kubectl apply -f deploy/base/clusterrole.yaml -f deploy/base/clusterrolebinding.yaml, or with Helm: " +
+	"helm upgrade liveconfig deploy/chart --namespace liveconfig-system --reset-then-reuse-values " +
+	"(rbac.namespaces, if set, must list %s)"
+
 // remedy returns what the user can do, if that is known.
 func (e *unreadError) remedy() string {
 	id := e.key.Identity
 	switch {
+	case access.IsDriverDenied(id, e.err):
+		return fmt.Sprintf(remedyOfDriver, e.key.Ref.Namespace)
 	case id == identity.Driver():
 		return ""
 	case apierrors.IsForbidden(e.err):

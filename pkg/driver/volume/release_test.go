@@ -175,7 +175,7 @@ func TestACopyThatCannotBeRead(t *testing.T) {
 		},
 		"access is denied": {
 			func(c *cluster) { c.fail(webStable, forbidden(webStable)) },
-			"configmap default/web.stable cannot be read: " + forbidden(webStable).Error(), volume.Denied,
+			"configmap default/web.stable cannot be read: " + forbidden(webStable).Error() + driversRights("default"), volume.Denied,
 		},
 		"an object that is no copy": {
 			func(c *cluster) { c.set(webStable, "a", "5") },

@@ -35,6 +35,9 @@ func TestOnlyAbsenceIsForgiven(t *testing.T) {
 			d, r := n.published(api.KeyOptional, "true", api.KeyOnDelete, string(onDelete))
 			files := map[string]string{"a": "1"}
 			problem := "configmap default/web cannot be read: " + trouble.Error()
+			if apierrors.IsForbidden(trouble) {
+				problem += driversRights("default")
+			}
 			n.cluster.fail(web, trouble)
 			pass(2 * resyncInterval)
 			n.wantShown(r, files, problem)

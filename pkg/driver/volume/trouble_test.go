@@ -31,7 +31,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 	}{
 		"a required key goes": {
 			begin: func(n *node) { n.cluster.set(web, "b", "1") },
-			kind:  volume.Missing, problem: "configmap references non-existent config key: a", reason: volume.ReasonSourceMissing,
+			kind:  volume.Missing, problem: "configmap references non-existent config key: a (configmap default/web, items[0])", reason: volume.ReasonSourceMissing,
 		},
 		"the object goes": {
 			begin: func(n *node) { n.cluster.remove(web) },

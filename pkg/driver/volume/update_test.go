@@ -156,7 +156,7 @@ func TestRemoveSparesTheOtherSources(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "1"})
 		// A key that a source lacks is not a deleted source.
 		n.set(tls, "other", "k2")
-		n.wantShown(r, map[string]string{"a": "1"}, "references non-existent secret key: key")
+		n.wantShown(r, map[string]string{"a": "1"}, "references non-existent secret key: key (secret default/tls, sources[2].secret.items[0])")
 	})
 }
 

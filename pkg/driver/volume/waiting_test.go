@@ -28,16 +28,16 @@ func forbidden(ref api.Ref) error {
 func TestPublishGivesUpWaiting(t *testing.T) {
 	t.Parallel()
 	const (
-		noWeb     = `configmap "web" not found`
-		noTLS     = `secret "tls" not found`
-		noGone    = `configmap "gone" not found`
-		noKey     = "configmap references non-existent config key: b"
-		read      = " cannot be read: "
-		deniedWeb = "configmap default/web" + read + `configmaps "web" is forbidden: no`
-		deniedTLS = "secret default/tls" + read + `secrets "tls" is forbidden: no`
-		awayWeb   = "configmap default/web" + read + "connection refused"
-		lunchTLS  = "secret default/tls" + read + "out to lunch"
+		noWeb    = `configmap "web" not found`
+		noTLS    = `secret "tls" not found`
+		noGone   = `configmap "gone" not found`
+		noKey    = "configmap references non-existent config key: b (configmap default/web, items[0])"
+		read     = " cannot be read: "
+		awayWeb  = "configmap default/web" + read + "connection refused"
+		lunchTLS = "secret default/tls" + read + "out to lunch"
 	)
+	deniedWeb := "configmap default/web" + read + `configmaps "web" is forbidden: no` + driversRights("default")
+	deniedTLS := "secret default/tls" + read + `secrets "tls" is forbidden: no` + driversRights("default")
 	plain, webFirst := configMap("web"), sources("{configMap: {name: web}}, {secret: {name: tls}}")
 	tlsFirst := sources("{secret: {name: tls}}, {configMap: {name: web}}")
 	several := sources("{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: gone}}, " +
@@ -149,9 +149,9 @@ func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 		n.wantFiles(r, map[string]string{"b": "1"})
 		const waiting = `WaitingForSource: volume "config": waiting for a source: `
 		want := []string{
-			waiting + `configmap default/web cannot be read: configmaps "web" is forbidden: no`,
+			waiting + `configmap default/web cannot be read: configmaps "web" is forbidden: no` + driversRights("default"),
 			waiting + `configmap "web" not found`,
-			waiting + `configmap references non-existent config key: b`,
+			waiting + `configmap references non-existent config key: b (configmap default/web, items[0])`,
 		}
 		n.wantTold(want...)
 	})

@@ -71,8 +71,8 @@ func (d *draft) addCombined(src api.Source, content api.Content) {
 	if len(src.Items) > 0 {
 		s.values = make(map[string][]byte, len(src.Items))
 	}
-	for _, item := range src.Items {
-		if data, found := d.find(src, item.Key, content); found {
+	for i, item := range src.Items {
+		if data, found := d.find(src, i, content); found {
 			s.values[item.Path] = data
 		}
 	}

@@ -16,8 +16,8 @@ const (
 	longestKey = 253
 )
 
-// MissingError is returned by [Build] when required objects or keys do not exist. Its text is the
-// kubelet's.
+// MissingError is returned by [Build] when required objects or keys do not exist. Its text
+// begins as the kubelet's.
 type MissingError struct{ problems }
 
 // problems is what is wrong, each thing once.
@@ -47,25 +47,55 @@ func (p *problems) Problems() []string {
 
 func (p *problems) any() bool { return len(p.first) > 0 }
 
-func (p *problems) add(problem string) {
-	if p.seen[problem] {
+func (p *problems) add(problem string) { p.addOnce(problem, problem) }
+
+// addOnce adds a problem, unless there is one with the same ID.
+func (p *problems) addOnce(id, problem string) {
+	if p.seen[id] {
 		return
 	}
 	if p.seen == nil {
 		p.seen = map[string]bool{}
 	}
-	p.seen[problem] = true
+	p.seen[id] = true
 	if len(p.first) < maxProblems {
 		p.first = append(p.first, problem)
 	}
 }
 
-// missingKey has the text of the kubelet, which names the kind for ConfigMaps only.
-func missingKey(kind api.Kind, key string) string {
-	if kind == api.ConfigMap {
-		return "configmap references non-existent config key: " + shown(key)
+// missingKey is a key that an object does not have.
+type missingKey struct {
+	ref api.Ref
+	key string
+}
+
+// id is equal for items that name the same key of the same object.
+func (m missingKey) id() string { return m.ref.String() + " " + m.key }
+
+// text begins as the kubelet's, for people who search for that, and goes on with the object and the
+// item, which the kubelet does not name.
+func (m missingKey) text(item string) string {
+	begin := "references non-existent secret key: "
+	if m.ref.Kind == api.ConfigMap {
+		begin = "configmap references non-existent config key: "
 	}
-	return "references non-existent secret key: " + shown(key)
+	return fmt.Sprintf("%s%s (%s, %s)", begin, shown(m.key), m.ref, item)
+}
+
+// fieldOfItems names the items of a source as they stand in the attributes. One source alone may
+// stand there in the short form or in the long one, which both have items.
+func fieldOfItems(spec api.Spec, source int) string {
+	if len(spec.Sources) == 1 {
+		return api.KeyItems
+	}
+	return fmt.Sprintf("%s[%d].%s.%s", api.KeySources, source, fieldOf(spec.Sources[source].Ref.Kind), api.KeyItems)
+}
+
+func fieldOf(kind api.Kind) string {
+	if kind == api.ConfigMap {
+		return api.KeyConfigMap
+	}
+	return api.KeySecret
 }
 
 // shown is a key as a message repeats it. An item may name anything: what could be taken for a part

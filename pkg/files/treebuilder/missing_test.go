@@ -44,7 +44,7 @@ func TestMissingErrorNamesTwentyAndCountsTheRest(t *testing.T) {
 				key := fmt.Sprintf("key-%d", i)
 				keys = append(keys, key, key)
 				if i < 20 {
-					want = append(want, text+key)
+					want = append(want, fmt.Sprintf("%s%s (configmap default/web, items[%d])", text, key, 2*i))
 				}
 			}
 			if tt.rest != "" {
@@ -81,7 +81,7 @@ func TestMissingErrorShowsKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := missingKeys(t, tt.key).Error()
-			if want := "configmap references non-existent config key: " + tt.want; got != want {
+			if want := "configmap references non-existent config key: " + tt.want + " (configmap default/web, items[0])"; got != want {
 				t.Errorf("Error = %s, want %s", got, want)
 			}
 		})

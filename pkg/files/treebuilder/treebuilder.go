@@ -47,7 +47,8 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 	if fsGroup != nil && spec.UID == nil {
 		d.added = groupReads
 	}
-	for _, src := range spec.Sources {
+	for i, src := range spec.Sources {
+		d.field = fieldOfItems(spec, i)
 		content, found := contents[src.Ref]
 		switch {
 		case !found && !src.Optional:
@@ -85,6 +86,7 @@ type draft struct {
 	mountPoints []string // Where no file may be.
 	leftOut     []string // The keys whose places these are.
 	combined    map[string]combinedFile
+	field       string // Where the items of the source at hand stand in the attributes.
 	missing     problems
 	unsupported problems
 	// rendered is how many bytes the combined files have, also those that were replaced. isFull
@@ -116,19 +118,21 @@ func (d *draft) addKeys(src api.Source, content api.Content) {
 		}
 		return
 	}
-	for _, item := range src.Items {
-		if data, found := d.find(src, item.Key, content); found && d.isFree(src, item.Key, item.Path) {
+	for i, item := range src.Items {
+		if data, found := d.find(src, i, content); found && d.isFree(src, item.Key, item.Path) {
 			d.addFile(tree.File{Path: item.Path, Data: data, User: item.User}, item.Mode)
 		}
 	}
 }
 
-// find returns the value of a key that an item names. A required key that does not exist is
+// find returns the value of the key that an item names. A required key that does not exist is
 // missing.
-func (d *draft) find(src api.Source, key string, content api.Content) (data []byte, found bool) {
+func (d *draft) find(src api.Source, item int, content api.Content) (data []byte, found bool) {
+	key := src.Items[item].Key
 	data, found = content.Data[key]
 	if !found && !src.Optional {
-		d.missing.add(missingKey(src.Ref.Kind, key))
+		m := missingKey{ref: src.Ref, key: key}
+		d.missing.addOnce(m.id(), m.text(fmt.Sprintf("%s[%d]", d.field, item)))
 	}
 	return data, found
 }

@@ -228,15 +228,21 @@ func TestBuildRefusesWhatIsMissing(t *testing.T) {
 		},
 		"rule 9: a required key of a config map": {
 			spec:    spec(api.Source{Ref: web, Items: item("nope")}),
-			wantErr: `configmap references non-existent config key: nope`,
+			wantErr: `configmap references non-existent config key: nope (configmap default/web, items[0])`,
 		},
 		"rule 9: a required key of a secret": {
 			spec:    spec(api.Source{Ref: api.Ref{Kind: api.Secret, Namespace: "default", Name: "there"}, Items: item("nope")}),
-			wantErr: `references non-existent secret key: nope`,
+			wantErr: `references non-existent secret key: nope (secret default/there, items[0])`,
 		},
 		"rule 9: a key of a secret that nobody can read": {
 			spec:    spec(api.Source{Ref: api.Ref{Kind: api.Secret, Namespace: "default", Name: "there"}, Items: item("a\nb")}),
-			wantErr: `references non-existent secret key: "a\nb"`,
+			wantErr: `references non-existent secret key: "a\nb" (secret default/there, items[0])`,
+		},
+		"rule 11: a key of two objects": {
+			spec: spec(api.Source{Ref: web, Items: item("x")},
+				api.Source{Ref: api.Ref{Kind: api.Secret, Namespace: "default", Name: "there"}, Items: item("x", "x")}),
+			wantErr: `[configmap references non-existent config key: x (configmap default/web, sources[0].configMap.items[0]), ` +
+				`references non-existent secret key: x (secret default/there, sources[1].secret.items[0])]`,
 		},
 		"rule 9: an object that is not there is one problem however many of its keys are named": {
 			spec:    spec(api.Source{Ref: extra, Items: item("a", "b")}),
@@ -247,8 +253,10 @@ func TestBuildRefusesWhatIsMissing(t *testing.T) {
 			wantErr: `secret "cert" not found`,
 		},
 		"rule 11: everything that is missing, in the order of the sources": {
-			spec:    spec(api.Source{Ref: web, Items: item("x", "a", "y")}, api.Source{Ref: cert}, api.Source{Ref: extra}),
-			wantErr: `[configmap references non-existent config key: x, configmap references non-existent config key: y, secret "cert" not found, configmap "extra" not found]`,
+			spec: spec(api.Source{Ref: web, Items: item("x", "a", "y")}, api.Source{Ref: cert}, api.Source{Ref: extra}),
+			wantErr: `[configmap references non-existent config key: x (configmap default/web, sources[0].configMap.items[0]), ` +
+				`configmap references non-existent config key: y (configmap default/web, sources[0].configMap.items[2]), ` +
+				`secret "cert" not found, configmap "extra" not found]`,
 		},
 		"rule 11: equal texts once": {
 			spec:    spec(api.Source{Ref: extra}, api.Source{Ref: extra, Items: item("k")}),
