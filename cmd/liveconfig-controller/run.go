@@ -194,7 +194,8 @@ func (d drivers) Ask(ctx context.Context, namespace string, names []string) map[
 		if answer.Err != nil { // A nil one would be an error that is not nil.
 			answers[node] = releases.Answer{Err: answer.Err}
 		} else {
-			answers[node] = releases.Answer{Volumes: answer.Report.Volumes}
+			r := answer.Report
+			answers[node] = releases.Answer{Volumes: r.Volumes, Started: r.Started, Now: r.Now}
 		}
 	}
 	return answers

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
@@ -45,8 +46,9 @@ type copyHistory struct {
 	// mayHave says of an edit that no rule allows whether a state shows it for another reason.
 	mayHave func(number int, s copyState) bool
 
-	mu     sync.Mutex // Guards states.
+	mu     sync.Mutex // Guards the fields below.
 	states []copyState
+	newest int // The number of the newest edit, where somebody counts them.
 }
 
 // copyState is one of them.
@@ -54,6 +56,11 @@ type copyState struct {
 	version  uint64
 	value    string
 	exposure release.Exposure
+	uid      types.UID
+	last     release.Entry // How the last release has ended.
+	heard    time.Time
+	// isAbsent: somebody has deleted the copy. A new pod gets what the object has then.
+	isAbsent bool
 }
 
 // observation is that a pod has had a value from then on.
@@ -97,7 +104,11 @@ func (o *oracle) list(ctx context.Context, c *copyHistory, options metav1.ListOp
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseUint(list.GetResourceVersion(), 10, 64)
+	version, err = strconv.ParseUint(list.GetResourceVersion(), 10, 64)
+	if err == nil && meta.LenList(found) == 0 {
+		c.append(copyState{version: version, isAbsent: true})
+	}
+	return version, err
 }
 
 func (c *copyHistory) selector() string {
@@ -124,6 +135,15 @@ func (c *copyHistory) add(object runtime.Object) {
 	next.value = environment.Unmarked(next.value)
 	next.exposure, _ = release.ParseExposure(of.Annotations[release.ExposureAnnotation])
 	next.version, _ = strconv.ParseUint(of.ResourceVersion, 10, 64)
+	next.uid, next.heard = of.UID, time.Now()
+	if history, err := release.ParseHistory(of.Annotations[release.HistoryAnnotation]); err == nil && len(history) > 0 {
+		next.last = history[0]
+	}
+	c.append(next)
+}
+
+// append adds a state, unless it is known.
+func (c *copyHistory) append(next copyState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.states) == 0 || next.version > c.states[len(c.states)-1].version {
@@ -149,11 +169,15 @@ func (o *oracle) follow(ctx context.Context, c *copyHistory, since uint64) {
 				since = o.recall(ctx, c, since)
 				break
 			}
-			if event.Type != watch.Bookmark {
-				c.add(event.Object)
-			}
 			if of, ok := event.Object.(metav1.Object); ok {
 				since, _ = strconv.ParseUint(of.GetResourceVersion(), 10, 64)
+			}
+			switch event.Type {
+			case watch.Bookmark:
+			case watch.Deleted:
+				c.append(copyState{version: since, isAbsent: true})
+			default:
+				c.add(event.Object)
 			}
 		}
 		w.Stop()
@@ -224,6 +248,22 @@ func (o *oracle) look(ctx context.Context, pod *corev1.Pod, c *copyHistory) {
 	if isGone || len(last) > 0 && last[len(last)-1].value == value {
 		return
 	}
+	o.note(ctx, pod, c, value)
+}
+
+// last returns what a pod is known to have.
+func (o *oracle) last(pod *corev1.Pod, c *copyHistory) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.seen[pod][c]
+	if len(all) == 0 {
+		return ""
+	}
+	return all[len(all)-1].value
+}
+
+// note records what a pod has by now.
+func (o *oracle) note(ctx context.Context, pod *corev1.Pod, c *copyHistory, value string) {
 	probe := c.unrecorded()
 	for {
 		if _, err := o.list(ctx, probe, metav1.ListOptions{}); err == nil {
@@ -239,7 +279,7 @@ func (o *oracle) look(ctx context.Context, pod *corev1.Pod, c *copyHistory) {
 	if o.seen[pod] == nil {
 		o.seen[pod] = map[*copyHistory][]observation{}
 	}
-	o.seen[pod][c] = append(last, observation{value, probe.states[0].version})
+	o.seen[pod][c] = append(o.seen[pod][c], observation{value, probe.states[0].version})
 }
 
 // judge compares what each pod has had with what the copies said at that moment.
@@ -295,7 +335,8 @@ func (c *copyHistory) from(at int, seen observation, uid string) int {
 	digest := digestOf(c.data(number))
 	for i := at; i < len(c.states) && c.states[i].version <= seen.atMost; i++ {
 		s := c.states[i]
-		if (s.value == seen.value || s.exposure.Shows(uid, digest)) && (c.mayHave == nil || c.mayHave(number, s)) {
+		isIt := s.isAbsent || s.value == seen.value || s.exposure.Shows(uid, digest)
+		if isIt && (c.mayHave == nil || c.mayHave(number, s)) {
 			return i
 		}
 	}
@@ -311,6 +352,9 @@ func digestOf(data map[string]string) string {
 }
 
 func (s copyState) String() string {
+	if s.isAbsent {
+		return fmt.Sprintf("%d: absent", s.version)
+	}
 	return fmt.Sprintf("%d: %s, %s step %d, %v below %g", s.version, s.value, s.exposure.State, s.exposure.Step, s.exposure.Pods, s.exposure.Threshold)
 }
 
@@ -325,6 +369,8 @@ func TestOracle(t *testing.T) {
 		{version: 20, value: "1", exposure: shown(2)},
 		{version: 30, value: "1"},
 		{version: 40, value: "3"},
+		{version: 50, isAbsent: true},
+		{version: 60, value: "3"},
 	}
 	tests := map[string]struct {
 		seen []observation
@@ -336,6 +382,8 @@ func TestOracle(t *testing.T) {
 		"before it was promoted":            {[]observation{{"1", 10}, {"3", 30}}, false},
 		"once more after it was taken back": {[]observation{{"2", 20}, {"1", 30}, {"2", 40}}, false},
 		"stable once more":                  {[]observation{{"3", 40}, {"1", 40}}, false},
+		"new while there is no copy":        {[]observation{{"4", 50}}, true},
+		"still after the copy is back":      {[]observation{{"4", 50}, {"3", 60}, {"4", 60}}, false},
 		"something else":                    {[]observation{{"torn", 40}}, false},
 	}
 	for name, tc := range tests {

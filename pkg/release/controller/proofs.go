@@ -31,6 +31,9 @@ type Drivers interface {
 // Answer is the answer of one driver.
 type Answer struct {
 	Volumes []statusz.Volume
+	// Started is when this run of the driver began, and Now when it answered, by the clock of its
+	// node.
+	Started, Now time.Time
 	// Err is why there is no report.
 	Err error
 }
@@ -103,6 +106,10 @@ func (p *proofs) ask(
 		return
 	}
 	of.isAsking = true
+	pods = slices.Clone(pods)
+	for i := range pods {
+		pods[i].Proof = of.pods[pods[i].UID]
+	}
 	p.running.Go(func() {
 		found := map[string]*plan.Proof{}
 		err := workloop.Recover(func() error {
@@ -140,8 +147,43 @@ func (p *proofs) find(
 	}
 	answers := p.drivers.Ask(ctx, namespace, slices.Sorted(maps.Keys(nodes)))
 	for _, pod := range pods {
-		found[pod.UID] = &plan.Proof{At: time.Now(), Missing: answers[pod.Node].missing(pod, wanted)}
+		found[pod.UID] = answers[pod.Node].proof(pod, wanted, pod.Proof, time.Now())
 	}
+}
+
+// proof returns what is known of a pod now, given what was known before, which may be nil. Without
+// an answer the files are as they were, as far as is known.
+func (a Answer) proof(pod plan.Pod, wanted map[string]statusz.Version, before *plan.Proof, now time.Time) *plan.Proof {
+	proof := &plan.Proof{At: now, Missing: a.missing(pod, wanted)}
+	if proof.Missing == "" {
+		proof.Since = a.since(pod, wanted, now)
+	}
+	isKnown := before != nil && !before.Since.IsZero()
+	isEarlier := isKnown && (proof.Since.IsZero() || before.Since.Before(proof.Since))
+	if isEarlier && (proof.Missing == "" || a.Err != nil) {
+		proof.Since = before.Since
+	}
+	return proof
+}
+
+// since returns since when the files of a pod have the candidates, at the latest, by the clock of
+// this process; zero if the driver does not report it.
+func (a Answer) since(pod plan.Pod, wanted map[string]statusz.Version, now time.Time) (since time.Time) {
+	if a.Now.IsZero() {
+		return since
+	}
+	for name := range wanted {
+		for i := range a.volumesWith(pod, name) {
+			changed := a.Volumes[i].ProjectedAt
+			if changed.IsZero() {
+				changed = a.Started // This run has found the files as they are.
+			}
+			if at := now.Add(-max(0, a.Now.Sub(changed))); at.After(since) {
+				since = at
+			}
+		}
+	}
+	return since
 }
 
 // missing returns why it is not proven that the files of a pod have the candidates with these

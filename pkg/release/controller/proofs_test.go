@@ -152,3 +152,45 @@ func TestALongAnswerIsCut(t *testing.T) {
 		}
 	}
 }
+
+// TestSinceWhenFilesHaveAnEdit is what the driver reports, or what it has reported before: another object of the volume may have
+// changed since. The clock of the node may be another one.
+func TestSinceWhenFilesHaveAnEdit(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	report := now.Add(-5 * time.Hour) // By the clock of the node.
+	changed := func(ago time.Duration) Answer {
+		v := reported("one", "edit-2")
+		v.ProjectedAt = report.Add(-ago)
+		return Answer{Volumes: []statusz.Volume{v}, Now: report, Started: report.Add(-time.Hour)}
+	}
+	restarted := changed(0)
+	restarted.Volumes[0].ProjectedAt = time.Time{}
+	ahead := changed(-time.Minute)
+	tests := map[string]struct {
+		before *plan.Proof
+		answer Answer
+		want   time.Time
+	}{
+		"changed once":                   {nil, changed(time.Minute), now.Add(-time.Minute)},
+		"not changed by this run":        {nil, restarted, now.Add(-time.Hour)},
+		"changed in the future":          {nil, ahead, now},
+		"known before":                   {&plan.Proof{Since: now.Add(-time.Hour)}, changed(time.Minute), now.Add(-time.Hour)},
+		"not known before":               {&plan.Proof{}, changed(time.Minute), now.Add(-time.Minute)},
+		"had another version before":     {&plan.Proof{Missing: "another version"}, changed(time.Minute), now.Add(-time.Minute)},
+		"no answer":                      {&plan.Proof{Since: now.Add(-time.Hour)}, Answer{Err: errors.New("no answer")}, now.Add(-time.Hour)},
+		"another version":                {&plan.Proof{Since: now.Add(-time.Hour)}, Answer{Volumes: []statusz.Volume{reported("one", "edit-1")}, Now: report}, time.Time{}},
+		"a driver without a clock":       {nil, Answer{Volumes: []statusz.Volume{reported("one", "edit-2")}}, time.Time{}},
+		"known, but not by whose report": {&plan.Proof{Since: now.Add(-time.Hour)}, Answer{Volumes: []statusz.Volume{reported("one", "edit-2")}}, now.Add(-time.Hour)},
+	}
+	pod := plan.Pod{UID: "one", Objects: []string{"configmap/web"}}
+	wanted := map[string]statusz.Version{"configmap/web": {ResourceVersion: "edit-2"}}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tc.answer.proof(pod, wanted, tc.before, now); !got.Since.Equal(tc.want) || !got.At.Equal(now) {
+				t.Errorf("the proof is %+v, want that the files have the edit since %s", got, tc.want)
+			}
+		})
+	}
+}

@@ -23,6 +23,7 @@ type world struct {
 	refuses bool // Whether candidates break a rule.
 	seen    map[string]*plan.Seen
 	missing map[string]string // What drivers report about pods, by UID: why the files do not have the edit.
+	since   time.Time         // Since when the files have the edit, as drivers report.
 	asked   int               // How often drivers were asked.
 	reads   int               // How often pods were read.
 	isAway  bool              // Whether the API server does not answer.
@@ -96,7 +97,7 @@ func (w *world) ask(pods []plan.Pod) {
 	for _, p := range pods {
 		for i := range w.unit.Pods {
 			if w.unit.Pods[i].UID == p.UID {
-				w.unit.Pods[i].Proof = &plan.Proof{At: w.unit.Now, Missing: w.missing[p.UID]}
+				w.unit.Pods[i].Proof = &plan.Proof{At: w.unit.Now, Missing: w.missing[p.UID], Since: w.since}
 			}
 		}
 	}

@@ -24,6 +24,8 @@ type Proof struct {
 	At time.Time
 	// Missing is why it is not known that the files have the candidates; empty if they have them.
 	Missing string
+	// Since is since when the files have the candidates, at the latest; zero if that is not known.
+	Since time.Time
 }
 
 // isAsked reports whether drivers are asked about the files of pods.
@@ -46,8 +48,32 @@ func (r run) prove(current release.Exposure) (d Decision, isNeeded bool) {
 	if slices.ContainsFunc(pods, isOld) {
 		return Decision{Action: Ask, Names: r.names(), Pods: pods}, true
 	}
-	doubt := r.doubt(current, pods)
-	return r.wait(current, doubt), doubt != ""
+	if doubt := r.doubt(current, pods); doubt != "" {
+		return r.wait(current, doubt), true
+	}
+	rest := r.unwatched(current, pods)
+	return r.watchFor(current, rest), rest > 0
+}
+
+// unwatched returns how much longer a step lasts because its files got the candidates late: a pod
+// that proves something must have worked with them for the time of the step.
+func (r run) unwatched(current release.Exposure, pods []Pod) time.Duration {
+	least := r.pause(current)
+	for _, p := range pods {
+		if r.Settings.Check == settings.CheckNone || p.wasReady(current.Since) {
+			least = min(least, p.Proof.Since.Add(r.pause(current)).Sub(r.Now))
+		}
+	}
+	return least
+}
+
+// watchFor has a step last longer. It does not wait for anybody any more.
+func (r run) watchFor(current release.Exposure, rest time.Duration) Decision {
+	if current.State != release.Waiting {
+		return Decision{Action: Rest, After: rest}
+	}
+	current.State, current.Reason = release.Progressing, ""
+	return r.expose(current)
 }
 
 // wait has a release wait, and its exposure name the reason.

@@ -200,3 +200,55 @@ func TestAPersonPromotesWithoutProof(t *testing.T) {
 	}
 	w.wantStable("2")
 }
+
+// TestFilesThatGetTheEditLate: a step does not end before a pod has worked with the edit for its time, also if its driver was away
+// at the beginning.
+func TestFilesThatGetTheEditLate(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		since time.Duration // After the beginning of the step.
+		more  time.Duration // How much longer the step lasts.
+	}{
+		"at once":           {100 * time.Millisecond, 100 * time.Millisecond},
+		"in its middle":     {20 * time.Second, 20 * time.Second},
+		"at its end":        {30 * time.Second, 30 * time.Second},
+		"before it":         {-time.Minute, 0},
+		"nobody knows when": {0, 0},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newProving(t, 10, "{steps: [2, 50%], pause: 30s}", web)
+			if tc.since != 0 {
+				w.since = w.unit.Now.Add(tc.since)
+			}
+			after := w.pass(30 * time.Second).do()
+			if tc.more > 0 {
+				w.wantShown(2, release.Progressing)
+				if after != tc.more {
+					t.Errorf("it is decided again after %s, want %s", after, tc.more)
+				}
+				w.pass(tc.more).do()
+			}
+			w.wantShown(5, release.Progressing)
+		})
+	}
+}
+
+// TestARepairedDriver: a release that has waited for a driver goes on with its step, and not with the next one.
+func TestARepairedDriver(t *testing.T) {
+	t.Parallel()
+	w := newProving(t, 10, "{steps: [2, 50%], pause: 30s, group: g}", web, "secret/tls")
+	w.lose("the driver does not run")
+	w.pass(time.Hour).do()
+	w.wantShown(2, release.Waiting)
+	clear(w.missing)
+	w.since = w.unit.Now
+	w.pass(6 * time.Second).do()
+	w.wantShown(2, release.Progressing)
+	if reason := w.unit.Objects[0].Exposure.Reason; reason != "" {
+		t.Errorf("the reason is %q, want none", reason)
+	}
+	w.pass(24 * time.Second).do()
+	w.wantShown(5, release.Progressing)
+}
