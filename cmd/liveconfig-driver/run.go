@@ -131,7 +131,7 @@ func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error)
 		Sources: p.origin.sources, Authority: p.origin.authority, Tokens: p.origin.tokens,
 		Records: records, EarlierRecords: records, Mounts: mounts, Views: volume.OnTmpfs(mounts),
 		Reporter: reporter{p}, Room: memory.Files, PublishTimeout: cfg.publishTimeout, ResyncInterval: cfg.resyncInterval,
-		ShareVolumes: cfg.shareVolumes,
+		ShareVolumes: cfg.shareVolumes, Node: cfg.nodeID,
 	})
 	return p, nil
 }

@@ -100,6 +100,9 @@ type Spec struct {
 	// Sources are merged in order: what a later one projects overwrites the same path of an earlier
 	// one.
 	Sources []Source
+	// Values are put into files of sources with [Source.Expand]; of equal names the last one
+	// counts.
+	Values []Value
 	// DefaultMode is the mode of every file whose item has none. Permission bits only.
 	DefaultMode fs.FileMode
 	// UID and GID own every file and directory of the volume, but for [Item.User]; nil means unset
@@ -117,14 +120,22 @@ type Spec struct {
 	OnDelete OnDelete
 }
 
-// Refs returns the distinct refs of the spec's sources, in the order of their first use.
+// Refs returns the distinct refs of the spec's sources and values, in the order of their first use.
 func (s Spec) Refs() []Ref {
 	seen := make(map[Ref]bool, len(s.Sources))
 	refs := make([]Ref, 0, len(s.Sources))
+	add := func(ref Ref) {
+		if !seen[ref] {
+			seen[ref] = true
+			refs = append(refs, ref)
+		}
+	}
 	for _, src := range s.Sources {
-		if !seen[src.Ref] {
-			seen[src.Ref] = true
-			refs = append(refs, src.Ref)
+		add(src.Ref)
+	}
+	for _, v := range s.Values {
+		if v.Source.Ref.Kind != "" {
+			add(v.Source.Ref)
 		}
 	}
 	return refs
@@ -139,6 +150,8 @@ type Source struct {
 	Optional bool
 	// As has all keys go into one file; nil means a file for each.
 	As *As
+	// Expand has values put into all files; nil means none, unless an item has it.
+	Expand *Expand
 }
 
 // Item projects one key to one path.
@@ -151,6 +164,8 @@ type Item struct {
 	Mode *fs.FileMode
 	// User owns the file; nil means [Spec.UID]. Zero is a set value.
 	User *int
+	// Expand has values put into the file; nil means as [Source.Expand].
+	Expand *Expand
 }
 
 // As names the file that holds all keys of a source, and its format.

@@ -99,7 +99,7 @@ func TestParseMistakesInAs(t *testing.T) {
 		"a file and a file of a key": badSources("[{secret: {name: b, items: [{key: a, path: e/f}]}}, {configMap: {name: a, as: "+json+"}}]",
 			`sources[1].configMap.as.path: Invalid value: "e": cannot be a file, sources[0].secret.items[0].path ("e/f") needs it as a directory`),
 		"beside the source": badSources("[{configMap: {name: a}, as: "+json+"}]", "sources[0].as: Forbidden: goes inside configMap or secret"),
-		"in an item":        badSources("[{configMap: {name: a, items: [{key: a, path: b, as: "+json+"}]}}]", "sources[0].configMap.items[0].as: Forbidden: unknown field, known are key, path, mode, user"),
+		"in an item":        badSources("[{configMap: {name: a, items: [{key: a, path: b, as: "+json+"}]}}]", "sources[0].configMap.items[0].as: Forbidden: unknown field, known are key, path, mode, user, expand"),
 		"in the short form": {in: with(attributes{"as": dotenv}), want: "as: Forbidden: goes inside configMap or secret of an entry of sources, which is the long form"},
 		"twice": badSources("[{configMap: {name: a, as: "+json+", as: "+dotenv+"}}]",
 			`sources[0].configMap.as: Duplicate value: "as": the field is given more than once, keep one`),

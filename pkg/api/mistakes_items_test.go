@@ -43,13 +43,13 @@ func TestParseMistakesInItems(t *testing.T) {
 			`[{key: a, path: a, modes: 0644, keys: b, owner: 5, path: b}]`,
 			`items[0].modes: Forbidden: unknown field, did you mean "mode"?; `+
 				`items[0].keys: Forbidden: unknown field, did you mean "key"?; `+
-				`items[0].owner: Forbidden: unknown field, known are key, path, mode, user; `+
+				`items[0].owner: Forbidden: unknown field, known are key, path, mode, user, expand; `+
 				`items[0].path: Duplicate value: "path": the field is given more than once, keep one`,
 		),
 		"the mode of the whole volume": badItems(`[{key: a, path: a, defaultMode: 0644}]`,
 			`items[0].defaultMode: Forbidden: unknown field, did you mean "mode"?`),
 		"a field name with line breaks": badItems(`[{key: a, path: a, "x\ny": 1}]`,
-			`items[0]."x\ny": Forbidden: unknown field, known are key, path, mode, user`),
+			`items[0]."x\ny": Forbidden: unknown field, known are key, path, mode, user, expand`),
 		"rule 6: a mode written in decimal digits that look octal": badItems(`[{key: a, path: a, mode: 644}]`,
 			`items[0].mode: Invalid value: 644: must be from 0 to 0777 (octal), 644 is decimal: for octal 644 write 0644`),
 		"rule 6: a mode that is a string": badItems(

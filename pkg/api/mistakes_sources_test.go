@@ -67,7 +67,7 @@ func TestParseMistakesInSources(t *testing.T) {
 		"a field in the wrong case is not missing as well": badSources(`[{secret: {Name: tls}}]`,
 			`sources[0].secret.Name: Forbidden: unknown field, did you mean "name"?`),
 		"a field that is nothing like a known one": badSources(`[{secret: {name: tls, watch: true}}]`,
-			`sources[0].secret.watch: Forbidden: unknown field, known are name, namespace, items, optional, as`),
+			`sources[0].secret.watch: Forbidden: unknown field, known are name, namespace, items, optional, as, expand`),
 		"a field given twice": badSources(
 			`[{secret: {name: a, name: b}}, {secret: {name: a}, secret: {name: b}}]`,
 			`sources[0].secret.name: Duplicate value: "name": the field is given more than once, keep one; `+

@@ -45,7 +45,7 @@ func badMode(mode, hint string) bad {
 }
 
 // known is how a message lists the attributes.
-const known = "known are configMap, secret, namespace, items, optional, sources, defaultMode, uid, gid, defaultUser, updatePolicy, onDelete, mountPoints"
+const known = "known are configMap, secret, namespace, items, optional, sources, defaultMode, uid, gid, defaultUser, updatePolicy, onDelete, mountPoints, values"
 
 func testMistakes(t *testing.T, tests map[string]bad) {
 	t.Helper()

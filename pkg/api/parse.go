@@ -28,6 +28,7 @@ func Parse(attributes map[string]string, namespace string) (Spec, error) {
 		UpdatePolicy: choice(&p, KeyUpdatePolicy, UpdateAtomic, UpdateReplace, UpdateInPlace, UpdateNever),
 		OnDelete:     choice(&p, KeyOnDelete, OnDeleteKeep, OnDeleteRemove),
 	}
+	spec.Values = p.values()
 	spec.MountPoints, spec.MountPointsIfAbsent = p.mountPoints()
 	if err := p.err(); err != nil {
 		return Spec{}, err
@@ -51,7 +52,7 @@ type parser struct {
 func knownAttributes() []string {
 	return []string{
 		KeyConfigMap, KeySecret, KeyNamespace, KeyItems, KeyOptional, KeySources,
-		KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyOnDelete, KeyMountPoints,
+		KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyOnDelete, KeyMountPoints, KeyValues,
 	}
 }
 

@@ -59,7 +59,7 @@ func notInEntry(name string) string {
 	switch name {
 	case "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate":
 		return "not served by this driver, use a `projected` volume for it"
-	case "name", KeyNamespace, KeyItems, KeyOptional, fieldAs:
+	case "name", KeyNamespace, KeyItems, KeyOptional, fieldAs, fieldExpand:
 		return "goes inside configMap or secret"
 	default:
 		return notInSource(name)
@@ -68,7 +68,7 @@ func notInEntry(name string) string {
 
 func notInSource(name string) string {
 	switch name {
-	case KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyMountPoints, KeyOnDelete:
+	case KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyMountPoints, KeyOnDelete, KeyValues:
 		return "belongs to the whole volume, make it an attribute beside sources"
 	default:
 		return ""
@@ -96,9 +96,13 @@ func (p *parser) source(at *field.Path, kind Kind, value any) Source {
 			{name: KeyItems, read: func(at *field.Path, v any) { src.Items = readItems(at, v) }},
 			{name: KeyOptional, read: func(at *field.Path, v any) { src.Optional = p.boolean(at, v) }},
 			{name: fieldAs, read: func(at *field.Path, v any) { src.As = p.as(at, v) }},
+			{name: fieldExpand, read: func(at *field.Path, v any) { src.Expand = p.expand(at, v) }},
 		},
 		elsewhere: notInSource,
 	})
+	if src.As != nil && src.Expand != nil {
+		p.forbidden(at.Child(fieldExpand), "cannot stand beside as, which writes the values by itself")
+	}
 	src.Ref.Namespace = p.namespaceOr(at.Child(KeyNamespace), namespace)
 	return src
 }
@@ -125,6 +129,7 @@ func (p *parser) items(at *field.Path, value any) []Item {
 			},
 			{name: "mode", read: func(at *field.Path, v any) { item.Mode = p.mode(at, v) }},
 			{name: "user", read: func(at *field.Path, v any) { item.User = p.userID(at, v) }},
+			{name: fieldExpand, read: func(at *field.Path, v any) { item.Expand = p.expand(at, v) }},
 		},
 		elsewhere: nowhere,
 	}

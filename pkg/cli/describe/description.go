@@ -201,7 +201,7 @@ func (v *Volume) describe(spec api.Spec, copies map[api.Ref]api.Ref) {
 	v.UpdatePolicy, v.OnDelete = string(spec.UpdatePolicy), string(spec.OnDelete)
 	v.DefaultMode, v.UID, v.GID = attributes.Mode(spec.DefaultMode), spec.UID, spec.GID
 	v.MountPoints = spec.MountPoints
-	for _, src := range spec.Sources {
+	for _, src := range spec.Inputs() {
 		d := Source{Object: src.Ref, Optional: src.Optional}
 		if source, isCopy := copies[src.Ref]; isCopy {
 			d.CopyOf = release.NameOf(source)

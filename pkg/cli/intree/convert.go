@@ -186,6 +186,9 @@ func (n Namer) fits(spec api.Spec, all map[string]string) error {
 	if spec.OnDelete != api.OnDeleteKeep {
 		errs = append(errs, fmt.Errorf("onDelete %s has no in-tree form", spec.OnDelete))
 	}
+	if spec.HasExpand() || len(spec.Values) > 0 {
+		errs = append(errs, errors.New("values in files have no in-tree form"))
+	}
 	for _, src := range spec.Sources {
 		if src.Ref.Namespace != n.Namespace {
 			errs = append(errs, fmt.Errorf("%s is of another namespace than the pod's (%s), which has no in-tree form", src.Ref,

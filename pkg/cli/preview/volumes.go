@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -114,7 +115,19 @@ func (b *builder) spec(v corev1.Volume) (api.Spec, error) {
 	if v.CSI.ReadOnly == nil || !*v.CSI.ReadOnly {
 		return api.Spec{}, errors.New(`the volume must be read-only: add "readOnly: true" to its csi section`)
 	}
-	return api.Parse(v.CSI.VolumeAttributes, b.pod.Namespace)
+	spec, err := api.Parse(v.CSI.VolumeAttributes, b.pod.Namespace)
+	return spec.WithFacts(b.facts(), cmp.Or(b.pod.Spec.NodeName, unknownFact)), err
+}
+
+// unknownFact stands for what only a running pod has.
+const unknownFact = "<of the running pod>"
+
+// facts returns what is known of the pod.
+func (b *builder) facts() api.Pod {
+	return api.Pod{
+		Namespace: b.pod.Namespace, Name: cmp.Or(b.pod.Name, unknownFact), UID: unknownFact,
+		ServiceAccount: cmp.Or(b.pod.Spec.ServiceAccountName, "default"),
+	}
 }
 
 // projectable returns a volume of Kubernetes' own without the sources that only a running pod has,
@@ -215,13 +228,13 @@ func (b *builder) fsGroup() *int {
 func secrets(spec api.Spec, contents map[api.Ref]api.Content) (map[string]bool, error) {
 	found := map[string]bool{}
 	for _, src := range spec.Sources {
-		alone := api.Spec{Sources: []api.Source{src}, DefaultMode: spec.DefaultMode}
-		built, err := treebuilder.Build(alone, nil, contents)
+		alone := api.Spec{Sources: []api.Source{src}, Values: spec.Values, DefaultMode: spec.DefaultMode}
+		plan, err := treebuilder.Prepare(alone, nil, contents)
 		if err != nil {
 			return nil, fmt.Errorf("find out what %s makes: %w", src.Ref, err)
 		}
-		for _, f := range built.Files {
-			found[f.Path] = src.Ref.Kind == api.Secret
+		for _, f := range plan.Tree().Files {
+			found[f.Path] = src.Ref.Kind == api.Secret || plan.HasSecretValues(f.Path)
 		}
 	}
 	return found, nil

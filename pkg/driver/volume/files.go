@@ -219,12 +219,15 @@ const (
 // used.
 func limitsOf(spec api.Spec) volumefs.Limits {
 	page := int64(os.Getpagesize())
-	bytes, files, inodes, rendered := int64(0), int64(0), int64(0), int64(0)
+	bytes, files, inodes, rendered, combined := int64(0), int64(0), int64(0), int64(0), int64(0)
+	if spec.HasExpand() {
+		rendered += treebuilder.MaxExpandedOfAll
+	}
 	for _, s := range spec.Sources {
 		items := int64(len(s.Items))
 		switch {
 		case s.As != nil:
-			rendered = treebuilder.MaxRendered // For all rendered files together.
+			combined = treebuilder.MaxRendered // For all of these files together.
 			files++
 			inodes += inodesPerItem
 		case items == 0: // Every key of the object is a file.
@@ -242,7 +245,7 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 		inodes += atomicdir.MaxKept
 	}
 	return volumefs.Limits{
-		Bytes:  generations*(bytes+rendered+files*page) + bytesForNames,
+		Bytes:  generations*(bytes+rendered+combined+files*page) + bytesForNames,
 		Inodes: generations*(inodes+files) + inodesForNames, // Each file may have a link in the root.
 	}
 }

@@ -90,14 +90,14 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 	for s := range l.sources() {
 		switch evidenceOf(s.key, s.now).EffectOn(access.Use{IsLive: l.isLive, FollowsLoss: l.followsLoss()}) {
 		case access.Remove:
-			spec.Sources = forgive(spec.Sources, s.key.Ref)
+			spec = spec.Forgive(s.key.Ref)
 			continue
 		case access.Await:
 			unread = append(unread, &unreadError{key: s.key})
 			continue
 		case access.Refuse:
 			unread = append(unread, &unreadError{key: s.key, err: s.now.Err})
-			spec.Sources = forgive(spec.Sources, s.key.Ref) // It is not known to be missing.
+			spec = spec.Forgive(s.key.Ref) // It is not known to be missing.
 			continue
 		case access.Serve:
 		}
@@ -106,14 +106,14 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 			content, problem := l.content(s, rs)
 			if problem != nil {
 				unread = append(unread, problem)
-				spec.Sources = forgive(spec.Sources, s.key.Ref)
+				spec = spec.Forgive(s.key.Ref)
 				continue
 			}
 			contents[s.key.Ref] = content
 		case l.isAbsenceEarly(s): // The volume changes as a whole, so all of it waits.
 			return treebuilder.Plan{}, nil, &atomicdir.EarlyError{Until: s.now.Changed.Add(source.AbsenceTime)}
 		case l.followsLoss():
-			spec.Sources = forgive(spec.Sources, s.key.Ref)
+			spec = spec.Forgive(s.key.Ref)
 		}
 	}
 	plan, err := treebuilder.Prepare(spec, l.group, contents)
@@ -126,17 +126,6 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 // evidenceOf returns what is known about the access of a key's identity.
 func evidenceOf(key source.Key, s source.Snapshot) access.Evidence {
 	return access.Evidence{Identity: key.Identity, WasRead: s.Synced, Revoked: s.Revoked, Err: s.Err}
-}
-
-// forgive returns the sources with those of one object made optional.
-func forgive(sources []api.Source, ref api.Ref) []api.Source {
-	sources = slices.Clone(sources)
-	for i := range sources {
-		if sources[i].Ref == ref {
-			sources[i].Optional = true
-		}
-	}
-	return sources
 }
 
 // isAbsenceEarly reports whether it is too early to count an object as deleted whose content is in

@@ -37,6 +37,8 @@ type Config struct {
 	PublishTimeout time.Duration
 	// ResyncInterval is how often every volume is synced without cause.
 	ResyncInterval time.Duration
+	// Node is the name of this node, which pods can have in their files.
+	Node string
 	// ShareVolumes lets equal volumes have one file system. It may be false.
 	ShareVolumes bool
 }

@@ -237,7 +237,7 @@ func (m *Manager) parse(v *volume) error {
 	if err != nil {
 		return err
 	}
-	v.projection().setSpec(v.record.Pod, spec, m.cfg.Authority.Choose)
+	v.projection().setSpec(v.record.Pod, spec.WithFacts(v.record.Pod, m.cfg.Node), m.cfg.Authority.Choose)
 	return nil
 }
 

@@ -157,7 +157,7 @@ func wholePages(size int) int64 {
 // footprint returns how much memory the volume takes besides its files.
 func (p *projection) footprint() int64 {
 	size := wholePages(p.memory.recordSize)
-	for _, s := range p.spec.Sources {
+	for _, s := range p.spec.Inputs() {
 		size += bytesPerUse
 		for _, item := range s.Items {
 			size += bytesPerItem + int64(len(item.Key)+len(item.Path))

@@ -122,7 +122,7 @@ func (v *volume) outline(state statusz.State, l look) statusz.Volume {
 	return statusz.Volume{
 		ID: r.VolumeID, Pod: statusz.Pod(r.Pod), Name: v.name(), TargetPath: r.TargetPath, State: state,
 		UpdatePolicy: string(p.spec.UpdatePolicy), OnDelete: string(p.spec.OnDelete),
-		Sources: describeSources(p.spec.Sources, l),
+		Sources: describeSources(p.spec.Inputs(), l),
 	}
 }
 
@@ -133,7 +133,7 @@ func (h held) describe(v *volume, digests digestKey) statusz.Volume {
 		h.facts.checkedAt
 	s.Problem = h.describeProblem(v, l)
 	rs := l.releases()
-	for i, of := range h.spec.Sources {
+	for i, of := range h.spec.Inputs() {
 		s.Sources[i].Release = rs.status(of.Ref)
 		if projected, ok := h.files.of(of.Ref); ok {
 			s.Sources[i].Projected = &projected.version

@@ -17,6 +17,13 @@ const MaxRendered = 4 << 20
 // bytesPerName is how much memory sorting takes for each name of a combined file.
 const bytesPerName = 32
 
+// renderedFile is a file whose bytes are made last.
+type renderedFile struct {
+	bytes  int // The size when rendered, at most.
+	memory int // Of rendering, with the bytes.
+	render func() []byte
+}
+
 // combinedFile holds several keys of one source.
 type combinedFile struct {
 	format api.Format
@@ -27,20 +34,20 @@ type combinedFile struct {
 // Rendered returns how many bytes of memory [Plan.Tree] takes.
 func (p Plan) Rendered() int64 {
 	total := int64(0)
-	for _, s := range p.combined {
-		total += int64(s.bytes + len(s.values)*bytesPerName)
+	for _, r := range p.rendered {
+		total += int64(r.memory)
 	}
 	return total
 }
 
-// Sizes returns the size of each file of the tree in bytes. The size of a combined file is an upper
+// Sizes returns the size of each file of the tree in bytes. The size of a rendered file is an upper
 // bound.
 func (p Plan) Sizes() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for _, f := range p.tree.Files {
 			size := len(f.Data)
-			if s, found := p.combined[f.Path]; found {
-				size = s.bytes
+			if r, found := p.rendered[f.Path]; found {
+				size = r.bytes
 			}
 			if !yield(size) {
 				return
@@ -55,11 +62,11 @@ func (p Plan) Dirs() []string { return p.tree.Dirs() }
 // MountPoints returns those of the tree.
 func (p Plan) MountPoints() []string { return p.tree.MountPoints }
 
-// Tree renders the combined files and returns the tree. Call it once.
+// Tree renders the combined files, and those with values, and returns the tree. Call it once.
 func (p Plan) Tree() tree.Tree {
 	for i, f := range p.tree.Files {
-		if s, found := p.combined[f.Path]; found {
-			p.tree.Files[i].Data = rendering.Render(s.format, s.values)
+		if r, found := p.rendered[f.Path]; found {
+			p.tree.Files[i].Data = r.render()
 		}
 	}
 	return p.tree
@@ -83,17 +90,17 @@ func (d *draft) addCombined(src api.Source, content api.Content) {
 		return
 	}
 	d.addFile(tree.File{Path: src.As.Path}, src.As.Mode)
-	if d.combined == nil {
-		d.combined = map[string]combinedFile{}
-	}
-	d.combined[src.As.Path] = s
+	d.render(src.As.Path, renderedFile{
+		bytes: s.bytes, memory: s.bytes + len(s.values)*bytesPerName,
+		render: func() []byte { return rendering.Render(s.format, s.values) },
+	})
 }
 
 // measure computes the size of a combined file, and reports whether it can be rendered. If not, it
 // adds a problem. It stops reading values when the volume is too large, so that a refusal is cheap
 // as well.
 func (d *draft) measure(s *combinedFile, src api.Source) bool {
-	if d.isFull || d.exceeds(leastSize(s.values, MaxRendered-d.rendered)) {
+	if d.isFull || d.exceeds(leastSize(s.values, MaxRendered-d.combined)) {
 		return false
 	}
 	wrong := map[error]*offenders{}
@@ -114,7 +121,7 @@ func (d *draft) measure(s *combinedFile, src api.Source) bool {
 	if d.exceeds(s.bytes) {
 		return false
 	}
-	d.rendered += s.bytes
+	d.combined += s.bytes
 	return len(wrong) == 0
 }
 
@@ -132,7 +139,7 @@ func leastSize(values map[string][]byte, most int) int {
 
 // exceeds reports whether more bytes are too many. Then it adds a problem, once.
 func (d *draft) exceeds(more int) bool {
-	if d.rendered+more <= MaxRendered {
+	if d.combined+more <= MaxRendered {
 		return false
 	}
 	d.isFull = true

@@ -5,6 +5,7 @@
 package treebuilder
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 
@@ -29,10 +30,11 @@ func Build(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (tree.
 	return plan.Tree(), nil
 }
 
-// Plan is a tree whose combined files are not rendered yet. It shares the bytes of the contents.
+// Plan is a tree whose rendered files are not rendered yet. It shares the bytes of the contents.
 type Plan struct {
 	tree     tree.Tree
-	combined map[string]combinedFile // By path.
+	rendered map[string]renderedFile // By path.
+	secrets  []string                // See HasSecretValues.
 	leftOut  []string                // See LeftOut.
 }
 
@@ -40,13 +42,14 @@ type Plan struct {
 // not exist. fsGroup is the pod's, nil when it has none.
 //
 // It builds all or nothing. The error is a *[MissingError] that lists every missing object and key,
-// an *[UnsupportedError] if a combined file cannot hold a key, or a *[tree.ConflictError] if the
-// paths of two files collide.
+// or a name without a value, an *[UnsupportedError] if a rendered file cannot hold a key or value,
+// or a *[tree.ConflictError] if the paths of two files collide.
 func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Plan, error) {
 	d := draft{defaultMode: spec.DefaultMode, files: map[string]tree.File{}, mountPoints: spec.MountPoints}
 	if fsGroup != nil && spec.UID == nil {
 		d.added = groupReads
 	}
+	d.readValues(spec, contents)
 	for i, src := range spec.Sources {
 		d.field = fieldOfItems(spec, i)
 		content, found := contents[src.Ref]
@@ -75,7 +78,7 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 	}
 	setOwners(&t, spec, fsGroup)
 	t.MountPoints = mountPoints(spec, t.Files)
-	return Plan{tree: t, combined: d.combined, leftOut: d.leftOut}, nil
+	return Plan{tree: t, rendered: d.rendered, secrets: d.secrets, leftOut: d.leftOut}, nil
 }
 
 // draft is what the sources so far make of a volume, by path. A later file replaces an earlier one.
@@ -85,14 +88,18 @@ type draft struct {
 	files       map[string]tree.File
 	mountPoints []string // Where no file may be.
 	leftOut     []string // The keys whose places these are.
-	combined    map[string]combinedFile
-	field       string // Where the items of the source at hand stand in the attributes.
+	field       string   // Where the items of the source at hand stand in the attributes.
+	rendered    map[string]renderedFile
+	secrets     []string
+	values      values
 	missing     problems
 	unsupported problems
-	// rendered is how many bytes the combined files have, also those that were replaced. isFull
+	// combined is how many bytes the combined files have, also those that were replaced. isFull
 	// means that they are too many.
-	rendered int
+	combined int
 	isFull   bool
+	// expanded is the same for files with values.
+	expanded int
 }
 
 // addFile adds a file, in place of one with the same path. Without a mode it has the default one.
@@ -105,7 +112,15 @@ func (d *draft) addFile(f tree.File, mode *fs.FileMode) {
 		f.Mode |= d.added
 	}
 	d.files[f.Path] = f
-	delete(d.combined, f.Path)
+	delete(d.rendered, f.Path)
+}
+
+// render has a file that was added be rendered later.
+func (d *draft) render(path string, r renderedFile) {
+	if d.rendered == nil {
+		d.rendered = map[string]renderedFile{}
+	}
+	d.rendered[path] = r
 }
 
 // addKeys adds a file for each key of a source. A required key that does not exist is missing.
@@ -113,16 +128,26 @@ func (d *draft) addKeys(src api.Source, content api.Content) {
 	if len(src.Items) == 0 {
 		for key, data := range content.Data {
 			if d.isFree(src, key, key) {
-				d.addFile(tree.File{Path: key, Data: data}, nil)
+				d.addKey(src, tree.File{Path: key, Data: data}, api.Item{Key: key})
 			}
 		}
 		return
 	}
 	for i, item := range src.Items {
 		if data, found := d.find(src, i, content); found && d.isFree(src, item.Key, item.Path) {
-			d.addFile(tree.File{Path: item.Path, Data: data, User: item.User}, item.Mode)
+			d.addKey(src, tree.File{Path: item.Path, Data: data, User: item.User}, item)
 		}
 	}
+}
+
+// addKey adds the file of one key, with values if the source or the item has that.
+func (d *draft) addKey(src api.Source, f tree.File, item api.Item) {
+	e := cmp.Or(item.Expand, src.Expand)
+	if e == nil {
+		d.addFile(f, item.Mode)
+		return
+	}
+	d.addExpanded(src, f, item, *e)
 }
 
 // find returns the value of the key that an item names. A required key that does not exist is

@@ -1,0 +1,130 @@
+package treebuilder_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
+)
+
+// volume is the attributes of a volume with values, and the objects that there are.
+type volume struct {
+	sources, values, defaultMode string
+	objects                      map[string]map[string]string // Data by «configmap/name» or «secret/name».
+}
+
+func (v volume) build(t *testing.T) (treebuilder.Plan, map[string]string, error) {
+	t.Helper()
+	attributes := map[string]string{"sources": v.sources, "values": v.values}
+	if v.defaultMode != "" {
+		attributes["defaultMode"] = v.defaultMode
+	}
+	spec, err := api.Parse(attributes, "team")
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents := map[api.Ref]api.Content{}
+	for name, data := range v.objects {
+		kind, name, _ := strings.Cut(name, "/")
+		ref := api.Ref{Kind: map[string]api.Kind{"configmap": api.ConfigMap, "secret": api.Secret}[kind], Namespace: "team", Name: name}
+		c := api.Content{Ref: ref, Data: map[string][]byte{}}
+		for key, value := range data {
+			c.Data[key] = []byte(value)
+		}
+		contents[ref] = c
+	}
+	plan, err := treebuilder.Prepare(spec.WithFacts(api.Pod{Name: "web-0"}, "node"), nil, contents)
+	if err != nil {
+		return plan, nil, err
+	}
+	files := map[string]string{}
+	rendered := plan.Rendered()
+	for _, f := range plan.Tree().Files {
+		files[f.Path] = string(f.Data)
+	}
+	if rendered == 0 && strings.Contains(v.sources, "expand") {
+		t.Error("rendering takes no memory")
+	}
+	return plan, files, nil
+}
+
+// TestValuesInFiles: the last value of a name counts, values make no files, and files without expand stay.
+func TestValuesInFiles(t *testing.T) {
+	t.Parallel()
+	v := volume{
+		sources: `[{configMap: {name: app, expand: {quote: json}}}, {configMap: {name: plain, items: [{key: a, path: plain/a}, {key: b, path: plain/b, expand: {syntax: "${}"}}]}}]`,
+		values:  "[{secret: {name: db, prefix: DB_}}, {configMap: {name: more, optional: true}}, {configMap: {name: over, items: [{key: x, path: DB_user}]}}, {pod: {name: POD, nodeName: NODE}}]",
+		objects: map[string]map[string]string{
+			"configmap/app":   {"app.json": `{"user": $(DB_user), "password": $(DB_password), "pod": $(POD), "none": $(NONE:-x)}`},
+			"configmap/plain": {"a": "$(DB_user)", "b": "${NODE} $(DB_user)"},
+			"secret/db":       {"user": "old", "password": `p"w`, "bad key": "x"},
+			"configmap/over":  {"x": "new"},
+		},
+	}
+	plan, files, err := v.build(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"app.json": `{"user": "new", "password": "p\"w", "pod": "web-0", "none": "x"}`, "plain/a": "$(DB_user)", "plain/b": "node $(DB_user)",
+	} {
+		if files[path] != want || len(files) != 3 {
+			t.Errorf("%s = %s, want %s; %d files", path, files[path], want, len(files))
+		}
+	}
+	if !plan.HasSecretValues("app.json") || plan.HasSecretValues("plain/a") || plan.HasSecretValues("plain/b") {
+		t.Error("it is not known which file has the value of a Secret")
+	}
+}
+
+// TestModesOfFilesWithSecrets are no wider than the default mode, as far as reading goes.
+func TestModesOfFilesWithSecrets(t *testing.T) {
+	t.Parallel()
+	v := volume{
+		sources:     "[{configMap: {name: app, items: [{key: a, path: secret, mode: 0755, expand: {}}, {key: b, path: plain, mode: 0755, expand: {}}, {key: a, path: default, expand: {}}]}}]",
+		values:      "[{secret: {name: db}}, {configMap: {name: more}}]",
+		defaultMode: "0440",
+		objects:     map[string]map[string]string{"configmap/app": {"a": "$(S)", "b": "$(C)"}, "secret/db": {"S": "1"}, "configmap/more": {"C": "2"}},
+	}
+	plan, _, err := v.build(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range plan.Tree().Files {
+		if want := map[string]string{"secret": "-rwxr-x--x", "plain": "-rwxr-xr-x", "default": "-r--r-----"}[f.Path]; f.Mode.String() != want {
+			t.Errorf("%s has mode %v, want %s", f.Path, f.Mode, want)
+		}
+	}
+}
+
+// TestMistakesInFilesWithValues name object, key, line and name, and no value.
+func TestMistakesInFilesWithValues(t *testing.T) {
+	t.Parallel()
+	const expand = "[{configMap: {name: app, expand: {}}}]"
+	huge := strings.Repeat("x", 1<<20)
+	for name, tt := range map[string]struct {
+		volume
+
+		want string
+	}{
+		"no value":          {volume{sources: expand, objects: map[string]map[string]string{"configmap/app": {"a": "\n$(NONE)"}}, values: "[]"}, "configmap team/app, key a, line 2: no value is called NONE"},
+		"no object":         {volume{sources: expand, objects: map[string]map[string]string{"configmap/app": {"a": ""}}, values: "[{secret: {name: db}}]"}, `secret "db" not found`},
+		"no key":            {volume{sources: expand, objects: map[string]map[string]string{"configmap/app": {"a": ""}, "secret/db": {}}, values: "[{secret: {name: db, items: [{key: k, path: A}]}}]"}, "references non-existent secret key: k (secret team/db, values[0].secret.items[0])"},
+		"an optional value": {volume{sources: expand, objects: map[string]map[string]string{"configmap/app": {"a": "$(A)"}}, values: "[{secret: {name: db, optional: true}}]"}, "no value is called A"},
+		"no such quoting":   {volume{sources: expand, objects: map[string]map[string]string{"configmap/app": {"a": "$(A|xml)"}}, values: "[]"}, `there is no quoting "xml"`},
+		"what JSON cannot hold": {
+			volume{sources: expand, objects: map[string]map[string]string{"configmap/app": {"a": "$(A|json)"}, "secret/db": {"A": "hunter2\xff"}}, values: "[{secret: {name: db}}]"},
+			"configmap team/app, key a, line 1: A: a value that is not text in UTF-8",
+		},
+		"too much": {
+			volume{sources: expand, objects: map[string]map[string]string{"configmap/app": {"a": strings.Repeat("$(A)", 5)}, "secret/db": {"A": huge}}, values: "[{secret: {name: db}}]"},
+			"key a of configmap team/app has with its values more than 4 MiB",
+		},
+	} {
+		_, _, err := tt.build(t)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %.300v, want %q", name, err, tt.want)
+		}
+	}
+}

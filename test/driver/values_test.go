@@ -1,0 +1,75 @@
+package driver
+
+import (
+	"os"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+)
+
+// TestValuesInFiles are put in when the volume is published, and follow their objects; a name without a value keeps a new pod
+// waiting, and a live one its files.
+func TestValuesInFiles(t *testing.T) {
+	t.Parallel()
+	overOrigins(t, func(t *testing.T, b *rig) {
+		t.Helper()
+		b.CreateConfigMap("app", map[string]string{"app.json": `{"user": $(DB_user), "pod": $(POD), "region": $(REGION:-eu)}`})
+		b.CreateConfigMap("db", map[string]string{"user": `a"b`})
+		attributes := map[string]string{
+			"sources": "[{configMap: {name: app, expand: {quote: json}}}]",
+			"values":  "[{configMap: {name: db, prefix: DB_}}, {configMap: {name: region, items: [{key: name, path: REGION}], optional: true}}, {pod: {name: POD}}]",
+		}
+		one, two := b.Pod("one", attributes), b.Pod("two", attributes)
+		b.Publish(one)
+		b.Publish(two)
+		want := func(user, region string) {
+			t.Helper()
+			user = environment.Marked(user)
+			if region != "eu" {
+				region = environment.Marked(region)
+			}
+			b.WantFile(one, "app.json", `{"user": "`+user+`", "pod": "one", "region": "`+region+`"}`)
+			b.WantFile(two, "app.json", `{"user": "`+user+`", "pod": "two", "region": "`+region+`"}`)
+		}
+		want(`a\"b`, "eu")
+		b.UpdateConfigMap("db", map[string]string{"user": "$(POD)"})
+		want("$(POD)", "eu")
+		b.CreateConfigMap("region", map[string]string{"name": "us"})
+		want("$(POD)", "us")
+		b.DeleteConfigMap("region")
+		want("$(POD)", "eu")
+		b.UpdateConfigMap("db", map[string]string{"other": "x"})
+		b.WantRefusal(b.Pod("late", attributes), codes.FailedPrecondition, "line 1: no value is called DB_user")
+		want("$(POD)", "eu")
+		b.Kill()
+		b.Start()
+		want("$(POD)", "eu")
+		b.UpdateConfigMap("db", map[string]string{"user": "new"})
+		want("new", "eu")
+	})
+}
+
+// TestSecretsInFiles can be read by nobody who may not read the volume's other files, and an edit of the Secret is in the file.
+func TestSecretsInFiles(t *testing.T) {
+	t.Parallel()
+	overOrigins(t, func(t *testing.T, b *rig) {
+		t.Helper()
+		b.CreateConfigMap("app", map[string]string{"app.sh": "PASSWORD=$(PASSWORD|sh)"})
+		b.SetSecret("db", map[string]string{"PASSWORD": "it's"})
+		pod := b.Pod("app", map[string]string{
+			"sources": "[{configMap: {name: app, items: [{key: app.sh, path: app.sh, mode: 0755, expand: {}}]}}]",
+			"values":  "[{secret: {name: db}}]", "defaultMode": "0440",
+		})
+		b.Publish(pod)
+		b.WantFile(pod, "app.sh", "PASSWORD='"+environment.Marked(`it'\''s`)+"'")
+		info, err := os.Stat(b.Path(pod, "app.sh"))
+		must(t, err)
+		if got := info.Mode().Perm(); got != 0o751 {
+			t.Errorf("mode %o, want 751", got)
+		}
+		b.SetSecret("db", map[string]string{"PASSWORD": "new"})
+		b.WantFile(pod, "app.sh", "PASSWORD='"+environment.Marked("new")+"'")
+	})
+}
