@@ -119,6 +119,7 @@ func TestPolicyOfSecretsInVolumes(t *testing.T) {
 		"the short form":               {p.ours(map[string]string{"secret": "db-root", "items": "[{key: a, path: b}]"}), guarded},
 		"another namespace":            {p.ours(map[string]string{"secret": "db-root", "namespace": "certs"}), guarded},
 		"a stable copy":                {p.ours(map[string]string{"secret": "db-root.stable"}), guarded},
+		"values":                       {p.ours(map[string]string{"sources": "- configMap: {name: web}\n", "values": "- secret: {name: db-root}\n"}), "a policy cannot read values"},
 		"beside sources":               {p.ours(map[string]string{"secret": "db-root", "sources": "- secret: {name: web}\n"}), guarded},
 		"another secret volume":        {secretVolume("web"), ""},
 		"another projected volume":     {projectedVolume("web", "a"), ""},

@@ -92,9 +92,8 @@ func (d *draft) addExpanded(src api.Source, f tree.File, item api.Item, e api.Ex
 	case len(mistakes) > 0:
 		return
 	case size > most:
-		d.unsupported.add(fmt.Sprintf("key %s of %s %s/%s has with its values more than %d MiB, or all such files of the "+
-			"volume more than %d MiB", shown(item.Key), src.Ref.Kind.Resource(), src.Ref.Namespace, src.Ref.Name, MaxExpanded>>20,
-			MaxExpandedOfAll>>20))
+		d.unsupported.add(fmt.Sprintf("key %s of %s has with its values more than %d MiB, or all such files of the volume "+
+			"more than %d MiB", shown(item.Key), src.Ref, MaxExpanded>>20, MaxExpandedOfAll>>20))
 		return
 	}
 	d.expanded += size
@@ -122,7 +121,7 @@ func (d *draft) noWider(mode *fs.FileMode) *fs.FileMode {
 // mistaken notes a place without a value as missing, and one that cannot hold its value as
 // unsupported.
 func (d *draft) mistaken(src api.Source, key string, m expansion.Mistake) {
-	text := fmt.Sprintf("%s %s/%s, key %s, %v", src.Ref.Kind.Resource(), src.Ref.Namespace, src.Ref.Name, shown(key), m)
+	text := fmt.Sprintf("%s, key %s, %v", src.Ref, shown(key), m)
 	if m.Err == nil {
 		d.missing.add(text)
 		return
