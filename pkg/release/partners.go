@@ -67,6 +67,12 @@ func (p Partners) Promoted(e Exposure) Partners {
 	return p
 }
 
+// IsOf reports whether a copy with these partners was last promoted together with the named object
+// by the release that an exposure is of.
+func (p Partners) IsOf(name string, e Exposure) bool {
+	return len(e.With) > 0 && p[name] == e.release()
+}
+
 // With returns the partners with a release together with one more object.
 func (p Partners) With(name, id string) Partners {
 	all := Partners{name: id}

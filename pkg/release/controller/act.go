@@ -168,7 +168,7 @@ func (c *Controller) create(ctx context.Context, m *member, members []*member) e
 	if err != nil {
 		return err
 	}
-	content, annotations, err := c.restored(ctx, m, content)
+	content, annotations, err := c.restored(ctx, m, content, members)
 	if err != nil {
 		return err
 	}

@@ -152,10 +152,15 @@ func (c *Controller) keep(ctx context.Context, m *member, content stable.Object,
 
 // restored returns the content that the copy of a member had when it was last seen, with the
 // annotations that keep an edit from its pods that was refused or taken back; candidate for a
-// member whose former contents are not kept.
+// member whose former contents are not kept. What is kept may be a write behind: then the copies of
+// others of a group show it.
 func (c *Controller) restored(
-	ctx context.Context, m *member, candidate stable.Object,
+	ctx context.Context, m *member, candidate stable.Object, members []*member,
 ) (stable.Object, map[string]string, error) {
+	if e, isPromoted := promotion(m, members); isPromoted {
+		e.Digest = candidate.Digest
+		return candidate, stable.AnnotatePromoted(stable.Annotate(nil, e), candidate.Digest, time.Now(), ""), nil
+	}
 	former, err := c.read(ctx, release.FormerOf(m.ref()))
 	if apierrors.IsNotFound(err) || err == nil && !former.IsFormerOf(m.ref()) {
 		return candidate, nil, nil
@@ -164,7 +169,15 @@ func (c *Controller) restored(
 		return candidate, nil, err
 	}
 	f := former.Former()
+	end, isEnded := f.EndOf(candidate.Digest)
+	if undone, isUndone := undoing(m, members); isUndone {
+		end, isEnded = undone, true
+		end.Digest = candidate.Digest
+	}
 	newest, isKnown := f.Newest()
+	if isEnded && newest.Digest == candidate.Digest {
+		newest, isKnown = f.WithEnd(end).Before(candidate.Digest)
+	}
 	if !isKnown {
 		return candidate, nil, nil
 	}
@@ -173,13 +186,51 @@ func (c *Controller) restored(
 		klog.FromContext(ctx).Error(err, "The stable copy is made from what the object has", logkeys.Ref, m.ref())
 		return candidate, nil, nil
 	}
-	end, isEnded := f.EndOf(candidate.Digest)
 	if !isEnded {
 		return content, nil, nil
 	}
 	return content, stable.Annotate(nil, release.Exposure{
 		Digest: candidate.Digest, State: release.State(end.Outcome), Since: end.At, Reason: end.Reason,
 	}), nil
+}
+
+// promotion returns the release by which copies of others were promoted together with what a member
+// has now.
+func promotion(m *member, members []*member) (release.Exposure, bool) {
+	versions := map[string]string{}
+	for _, other := range members {
+		versions[other.name()] = other.source.Version
+	}
+	for _, other := range members {
+		if other == m || other.copy == nil {
+			continue
+		}
+		partners := other.copy.Partners()
+		e := release.Exposure{With: map[string]string{other.name(): other.source.Version}}
+		for name, id := range partners {
+			if id == partners[m.name()] && versions[name] != "" {
+				e.With[name] = versions[name]
+			}
+		}
+		if e.With[m.name()] != "" && partners.IsOf(m.name(), e) {
+			return e, true
+		}
+	}
+	return release.Exposure{}, false
+}
+
+// undoing returns how what a member has now was taken back together with others.
+func undoing(m *member, members []*member) (release.Entry, bool) {
+	for _, other := range members {
+		if other == m || other.copy == nil {
+			continue
+		}
+		e := other.copy.Exposure()
+		if e.State == release.Reverted && e.Digest == other.source.Digest && e.With[m.name()] == m.source.Version {
+			return release.Entry{Outcome: string(e.State), At: e.Since, Reason: e.Reason}, true
+		}
+	}
+	return release.Entry{}, false
 }
 
 // reportNotKept reports that former contents are not kept.

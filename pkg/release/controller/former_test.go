@@ -14,6 +14,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 )
 
 // object returns a ConfigMap; nil for one that does not exist.
@@ -205,3 +206,65 @@ func TestAnImmutableCopy(t *testing.T) {
 	f.set("web", "{steps: []}", "2")
 	f.until("the edit is stable", func() bool { m := f.object("web.stable"); return m != nil && m.Data["a"] == "2" && m.Immutable == nil })
 }
+
+// TestADeletedCopyOfAGroup is made again so that it fits those of the others, also if what is kept of it is a write behind.
+func TestADeletedCopyOfAGroup(t *testing.T) {
+	t.Parallel()
+	const settings = "{group: g, steps: [], pause: 0s}"
+	for name, tt := range map[string]struct {
+		prepare func(f *fixture, before *corev1.ConfigMap)
+		want    string
+		state   release.State
+	}{
+		"after a promotion that is not kept yet": {func(f *fixture, before *corev1.ConfigMap) {
+			before.ResourceVersion = "older"
+			f.update(before)
+		}, "2", ""},
+		"after the others were taken back": {func(f *fixture, _ *corev1.ConfigMap) {
+			b := f.object("b.stable")
+			e := release.Exposure{
+				Digest: digestOfA("2"), With: map[string]string{}, State: release.Reverted, Since: epoch, Reason: "undone",
+			}
+			for _, name := range []string{"b", "c"} {
+				e.With["configmap/"+name] = f.object(name).ResourceVersion
+			}
+			b.Annotations = stable.AnnotateUndone(b.Annotations, e, map[string]string{"configmap/b": "1", "configmap/c": "1"})
+			b.Data["a"], b.ResourceVersion = "1", "undone"
+			f.update(b)
+		}, "1", release.Reverted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.set("b", settings, "1")
+			f.set("c", settings, "1")
+			f.until("contents are kept", func() bool { return f.keeps("b", "1")() && f.keeps("c", "1")() })
+			before := f.object("c.former")
+			f.set("b", settings, "2")
+			f.set("c", settings, "2")
+			f.until("both are promoted", func() bool { return f.keeps("b", "2")() && f.keeps("c", "2")() })
+			tt.prepare(f, before)
+			f.delete("c.stable")
+			f.until("there is a copy again", func() bool { return f.hasCopy("c") })
+			if got := f.object("c.stable").Data["a"]; got != tt.want {
+				t.Errorf("the copy has %q, want %q", got, tt.want)
+			}
+			if got := f.exposure("c").State; got != tt.state {
+				t.Errorf("the release is %q, want %q", got, tt.state)
+			}
+			b, c := release.ParsePartners(f.object("b.stable").Annotations[release.PartnersAnnotation]), release.ParsePartners(f.object("c.stable").Annotations[release.PartnersAnnotation])
+			if b["configmap/c"] == "" || b["configmap/c"] != c["configmap/b"] {
+				t.Errorf("the copies disagree: %v and %v", b, c)
+			}
+		})
+	}
+}
+
+func (f *fixture) update(m *corev1.ConfigMap) {
+	f.Helper()
+	if _, err := f.client.CoreV1().ConfigMaps("n").Update(f.ctx, m, metav1.UpdateOptions{}); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func digestOfA(value string) string { return release.Digest(map[string][]byte{"a": []byte(value)}) }
