@@ -152,8 +152,8 @@ func (c *Controller) keep(ctx context.Context, m *member, content stable.Object,
 
 // restored returns the content that the copy of a member had when it was last seen, with the
 // annotations that keep an edit from its pods that was refused or taken back; candidate for a
-// member whose former contents are not kept. What is kept may be a write behind: then the copies of
-// others of a group show it.
+// member whose former contents are not kept. These may be a write behind: then the copies of others
+// of a group show it.
 func (c *Controller) restored(
 	ctx context.Context, m *member, candidate stable.Object, members []*member,
 ) (stable.Object, map[string]string, error) {
