@@ -30,7 +30,7 @@ func (c *Controller) reconcileCopy(ctx context.Context, o api.Ref) error {
 	needed := c.ownersOf(o)
 	found, exists := c.caches.copied(o)
 	if exists || len(needed) == 0 {
-		c.reportedGone.forget(o)
+		c.reportedGone.Forget(o)
 		c.requests.Forget(o)
 	}
 	switch {

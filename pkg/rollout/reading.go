@@ -135,7 +135,7 @@ func (c *Controller) postpone(ctx context.Context, h *cachedWorkload, wait time.
 	c.workloads.AddAfter(h.is.Ref, wait)
 	const text = "Waits for other workloads of its namespace: together they ask for more than the controller does for " +
 		"one namespace at a time"
-	if wait < longWait || !c.reported.replace(h.is.Ref, text) {
+	if wait < longWait || !c.reported.Replace(h.is.Ref, text) {
 		return
 	}
 	c.event(h, notice{corev1.EventTypeWarning, ReasonPutOff, text})

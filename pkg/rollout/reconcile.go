@@ -61,7 +61,7 @@ func (c *Controller) forget(ref workload.Ref) {
 	c.pacer.forget(ref)
 	c.progress.forget(ref)
 	c.access.forget(ref)
-	c.reported.forget(ref)
+	c.reported.Forget(ref)
 	c.uses.forget(ref)
 	c.attributeBytes.Forget(ref)
 	c.attributeBytes.Forget(matching{ref})
@@ -227,7 +227,7 @@ func past(a plan.Action) string {
 func (c *Controller) execute(ctx context.Context, h *cachedWorkload, s plan.State, d plan.Decision) error {
 	logger := klog.FromContext(ctx).WithValues(logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace)
 	if c.cfg.DryRun {
-		if c.reported.replace(h.is.Ref, "would "+string(d.Action)+d.Config.String()) {
+		if c.reported.Replace(h.is.Ref, "would "+string(d.Action)+d.Config.String()) {
 			logger.Info("Would "+string(d.Action), logkeys.Config, d.Config.String())
 		}
 		return nil
@@ -264,7 +264,7 @@ func (c *Controller) execute(ctx context.Context, h *cachedWorkload, s plan.Stat
 	logger.Info(past(d.Action), logkeys.Config, d.Config.String())
 	c.reportWrite(h, s, d)
 	if d.Held == "" {
-		c.reported.forget(h.is.Ref)
+		c.reported.Forget(h.is.Ref)
 		c.cfg.Metrics.held(h.is.Ref, "")
 		c.pacer.forget(h.is.Ref)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,33 +36,6 @@ const (
 // retryHeld is how soon it is tried again what others have to allow.
 const retryHeld = time.Minute
 
-// reportedTexts remembers the last text that the controller reported about each workload or copy,
-// so that it reports it once.
-type reportedTexts[K comparable] struct {
-	mu   sync.Mutex // Guards last.
-	last map[K]string
-}
-
-func newReportedTexts[K comparable]() *reportedTexts[K] {
-	return &reportedTexts[K]{last: map[K]string{}}
-}
-
-// replace reports whether a text is another than the last about something, and remembers it. The
-// empty text is never new.
-func (s *reportedTexts[K]) replace(about K, text string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if text == "" {
-		delete(s.last, about)
-		return false
-	}
-	before := s.last[about]
-	s.last[about] = text
-	return before != text
-}
-
-func (s *reportedTexts[K]) forget(about K) { s.replace(about, "") }
-
 // reportHeld reports that the controller holds a change back, and why.
 func (c *Controller) reportHeld(ctx context.Context, h *cachedWorkload, s plan.State, d plan.Decision) {
 	c.reportHeldText(ctx, h, d.Held, heldText(h, s, d.Held))
@@ -73,7 +45,7 @@ func (c *Controller) reportHeld(ctx context.Context, h *cachedWorkload, s plan.S
 // which lasts longer.
 func (c *Controller) reportHeldText(ctx context.Context, h *cachedWorkload, reason plan.Held, text string) {
 	c.cfg.Metrics.held(h.is.Ref, reason)
-	if !c.reported.replace(h.is.Ref, text) {
+	if !c.reported.Replace(h.is.Ref, text) {
 		return
 	}
 	c.event(h, notice{corev1.EventTypeWarning, ReasonHeldBack, text})
@@ -266,7 +238,7 @@ func namesOf(objects []api.Ref) string {
 
 // reportNameTaken reports to the workloads that need a copy that another object has its name.
 func (c *Controller) reportNameTaken(o api.Ref, err error) {
-	if !c.reportedGone.replace(o, err.Error()) {
+	if !c.reportedGone.Replace(o, err.Error()) {
 		return
 	}
 	for _, h := range c.caches.workloadsUsing(o) {
@@ -277,7 +249,7 @@ func (c *Controller) reportNameTaken(o api.Ref, err error) {
 // reportGone reports a copy that is gone for good to the workloads whose pods use it, or would use
 // it after an undo.
 func (c *Controller) reportGone(o api.Ref) {
-	if !c.reportedGone.replace(o, "gone") {
+	if !c.reportedGone.Replace(o, "gone") {
 		return
 	}
 	told := map[types.UID]bool{}

@@ -139,7 +139,7 @@ func (c *Controller) queueRoles(source api.Ref) {
 func (c *Controller) reconcileRole(ctx context.Context, key types.NamespacedName) error {
 	role, found := c.caches.role(key)
 	if !found {
-		c.reportedRole.forget(key)
+		c.reportedRole.Forget(key)
 		c.requests.Forget(key)
 		return nil
 	}
@@ -164,7 +164,7 @@ func (c *Controller) reconcileRole(ctx context.Context, key types.NamespacedName
 			fmt.Sprintf("there are more copies of %s than the %d that a rule can name, so it names those "+
 				"that pod templates use and the newest: delete copies that nothing uses", trigger.Format(role.Sources), mostNames))
 	default:
-		c.reportedRole.forget(key)
+		c.reportedRole.Forget(key)
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (c *Controller) postponeRole(ctx context.Context, role *cachedRole, wait ti
 
 // reportRole reports once what is wrong with a Role.
 func (c *Controller) reportRole(ctx context.Context, role *cachedRole, reason, text string) {
-	if !c.reportedRole.replace(keyOf(role), text) {
+	if !c.reportedRole.Replace(keyOf(role), text) {
 		return
 	}
 	klog.FromContext(ctx).Info("A Role does not name all copies", logkeys.Key, role.Name, logkeys.Namespace,

@@ -127,9 +127,9 @@ type Controller struct {
 	pacer        *pacer
 	progress     *progressTracker
 	access       *accessWaits
-	reported     *reportedTexts[workload.Ref]
-	reportedGone *reportedTexts[api.Ref]
-	reportedRole *reportedTexts[types.NamespacedName]
+	reported     *workloop.Reported[workload.Ref]
+	reportedGone *workloop.Reported[api.Ref]
+	reportedRole *workloop.Reported[types.NamespacedName]
 	verified     *verified
 	uses         *templateUses
 
@@ -151,9 +151,9 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate),
 		progress: newProgressTracker(cfg.ProgressDeadline), access: newAccessWaits(),
-		reported: newReportedTexts[workload.Ref](), reportedGone: newReportedTexts[api.Ref](),
+		reported: workloop.NewReported[workload.Ref](), reportedGone: workloop.NewReported[api.Ref](),
 		verified: &verified{uids: map[api.Ref]types.UID{}}, written: map[workload.Ref]string{},
-		reportedRole:   newReportedTexts[types.NamespacedName](),
+		reportedRole:   workloop.NewReported[types.NamespacedName](),
 		uses:           newTemplateUses(),
 		attributeBytes: fairqueue.NewAllowance(textRate, textBurst),
 		requests:       fairqueue.NewAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst),

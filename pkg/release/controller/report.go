@@ -17,6 +17,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/workloop"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 )
@@ -53,8 +54,9 @@ const (
 
 // reports remembers what was reported last about each object, so that it is reported once.
 type reports struct {
+	last *workloop.Reported[about]
+
 	mu   sync.Mutex // Guards the fields below.
-	last map[about]string
 	gone map[api.Ref]time.Time
 	// wrong is since when objects cannot be released.
 	wrong map[api.Ref]time.Time
@@ -67,22 +69,12 @@ type about struct {
 }
 
 func newReports() *reports {
-	return &reports{last: map[about]string{}, gone: map[api.Ref]time.Time{}, wrong: map[api.Ref]time.Time{}}
+	return &reports{last: workloop.NewReported[about](), gone: map[api.Ref]time.Time{}, wrong: map[api.Ref]time.Time{}}
 }
 
-// replace stores the last text about an object, and reports whether the text before was another
-// one. It returns false for the empty text, which ends what was reported.
+// replace is [workloop.Reported.Replace] for one reason.
 func (r *reports) replace(o api.Ref, reason, text string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := about{o, reason}
-	before := r.last[key]
-	if text == "" {
-		delete(r.last, key)
-		return false
-	}
-	r.last[key] = text
-	return before != text
+	return r.last.Replace(about{o, reason}, text)
 }
 
 func (r *reports) forgetAll(o api.Ref) {
