@@ -20,7 +20,7 @@ func TestAReleaseWaitsForFiles(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	s.withController(t)
 	namespace := s.namespace(t)
-	r := &released{site: s, namespace: namespace}
+	r := &released{site: s, namespace: namespace, pause: "1s"}
 	r.edit(t, "a", "1")
 	pod := s.start(t, boxPod(namespace, "web", map[string]string{"configMap": "web", "items": "[{key: a, path: a}]"}))
 	r.await(t, "there is a stable copy", func(*corev1.ConfigMap) bool { return true })
@@ -53,6 +53,7 @@ type released struct {
 	*site
 
 	namespace string
+	pause     string // How long a step lasts.
 }
 
 // edit writes the ConfigMap with one key.
@@ -60,7 +61,7 @@ func (r *released) edit(t *testing.T, key, value string) {
 	t.Helper()
 	maps := r.Client().CoreV1().ConfigMaps(r.namespace)
 	m := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{release.Annotation: "{steps: [1], pause: 1s}"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{release.Annotation: "{steps: [1], pause: " + r.pause + "}"}},
 		Data:       map[string]string{key: value},
 	}
 	_, err := maps.Update(t.Context(), m, metav1.UpdateOptions{})

@@ -21,8 +21,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
 
-// driverImage is what the README calls the image, in the version of the chart.
-const driverImage = "registry.example.com/liveconfig:0.1.0"
+// DriverImage is what the README calls the image, in the version of the chart.
+const DriverImage = "registry.example.com/liveconfig:0.1.0"
 
 // scriptTimeout is many times what an installation takes, and more than twice what the longest script does.
 const scriptTimeout = 10 * time.Minute
@@ -93,7 +93,7 @@ func (s *Installation) Install(ctx context.Context) error {
 	if s.cfg.Image != "" {
 		err = s.ImportImage(ctx, s.cfg.Image)
 	} else {
-		err = s.ImportDriver(ctx, driverImage)
+		err = s.ImportDriver(ctx, DriverImage)
 	}
 	if err != nil {
 		return err

@@ -3,15 +3,20 @@
 //	box pause            does nothing until it is asked to end
 //	box watch FILE...    prints each content of the files that it sees: the time in nanoseconds, the file and the content
 //	box hold FILE...     prints that it has begun, and then what goes wrong when it reads the files again and again
+//	box serve FILE       answers on 127.0.0.1:8080 with the content that it has read, reads the file again when it is asked
+//	                     to (POST), and refuses one that begins with «bad»
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,8 +47,37 @@ func run(args []string, out io.Writer) error {
 		return watch(ctx, out, args[1:])
 	case len(args) > 1 && args[0] == "hold":
 		return hold(ctx, out, args[1:])
+	case len(args) == 2 && args[0] == "serve":
+		return serve(ctx, args[1])
 	}
-	return errors.New("usage: box pause, box watch FILE or box hold FILE")
+	return errors.New("usage: box pause, box watch FILE, box hold FILE or box serve FILE")
+}
+
+// serve is a program that has to be asked to read its file.
+func serve(ctx context.Context, file string) error {
+	var mu sync.Mutex // Guards now.
+	now, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Addr: "127.0.0.1:8080", ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Method == http.MethodPost {
+			next, err := os.ReadFile(file)
+			if err != nil || bytes.HasPrefix(next, []byte("bad")) {
+				http.Error(w, "refused", http.StatusBadRequest)
+				return
+			}
+			now = next
+		}
+		_, _ = w.Write(now)
+	})}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // watch reads files again and again: that is how a program sees them, and it costs the same whatever made the change.
