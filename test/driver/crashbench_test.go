@@ -148,10 +148,16 @@ func holdsOnly(volume string, content map[string]string) error {
 	}
 	var names, reserved []string
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "..") {
-			reserved = append(reserved, e.Name())
-		} else {
-			names = append(names, e.Name())
+		switch name := e.Name(); {
+		case strings.HasPrefix(name, "..kept-"): // The inode of a file that is gone may come back, and has nothing in it.
+			info, err := e.Info()
+			if err != nil || info.Size() > 0 {
+				return fmt.Errorf("%s has the bytes of a file that is gone (%w)", name, err)
+			}
+		case strings.HasPrefix(name, ".."):
+			reserved = append(reserved, name)
+		default:
+			names = append(names, name)
 		}
 	}
 	if err := holds(volume, names, content); err != nil {

@@ -43,7 +43,7 @@ func start(t *testing.T, name string) (pid int, hups func() int) {
 
 func eventually(t *testing.T, what string, isSo func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !isSo(); time.Sleep(10 * time.Millisecond) { //nolint:forbidigo // It waits for a process.
+	for end := time.Now().Add(time.Minute); !isSo(); time.Sleep(10 * time.Millisecond) { //nolint:forbidigo // It waits for a process.
 		if time.Now().After(end) {
 			t.Fatalf("it never comes to this: %s", what)
 		}
