@@ -90,9 +90,14 @@ func (o *command) run(ctx context.Context, args []string) error {
 		return err
 	}
 	workloads, err := find(ctx, asked, targets, objects)
+	none, isEmpty := errors.AsType[*observe.NoPodsError](err)
+	if isEmpty {
+		o.Remark("note: %s", none.Reason)
+		err = nil
+	}
 	all, errOfJudge := o.judge(ctx, asked, workloads)
 	err = errors.Join(err, errOfJudge)
-	if len(all) > 0 {
+	if len(all) > 0 || isEmpty {
 		err = errors.Join(err, o.print(all))
 	}
 	return verdictOf(all, err)
