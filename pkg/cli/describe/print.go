@@ -21,12 +21,16 @@ type page struct {
 	now time.Time
 	// mostPods limits the pods that are shown, which are not current then. Zero shows all pods.
 	mostPods int
+	missing  missing
 }
 
 func (p *page) format(all ...Description) string {
 	for i, d := range all {
 		if i > 0 {
 			p.text.WriteString("\n")
+		}
+		for _, pod := range d.Pods {
+			p.missing.add(pod)
 		}
 		p.one(d)
 	}
