@@ -194,9 +194,7 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 			list = append(list, r)
 			o.remarkOn(say, needs, r.Value)
 		}
-		for _, r := range all {
-			o.Remark("%s", r)
-		}
+		o.print(all)
 		if o.converted > before && o.to == toLiveconfig {
 			o.remarkOnChecksums(file, document, spec)
 		}

@@ -35,3 +35,9 @@ func (all *remarks) add(place, volume, text string) {
 		known.volumes = append(known.volumes, volume)
 	}
 }
+
+func (o *command) print(all remarks) {
+	for _, r := range all {
+		o.Remark("%s", r)
+	}
+}

@@ -38,7 +38,7 @@ func wantRoles(t *testing.T, page string, want ...string) {
 		t.Fatalf("no Roles are in:\n%s", page)
 	}
 	var got []string
-	for _, document := range strings.Split(manifests, "\n---\n") {
+	for document := range strings.SplitSeq(manifests, "\n---\n") {
 		var role rbacv1.Role
 		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
 			t.Fatalf("%v in:\n%s", err, document)

@@ -14,8 +14,9 @@ type generalizer struct{ object, account, namespace *regexp.Regexp }
 
 func newGeneralizer() generalizer {
 	return generalizer{
-		object:    regexp.MustCompile(`\b(configmaps?|secrets?)([ /])("?)([a-z0-9-]+/)?([a-z0-9.-]*[a-z0-9])"?`),
-		account:   regexp.MustCompile(`(system:serviceaccount:|serviceaccount |service account )[a-z0-9-]+([:/ ])[a-z0-9.-]+`),
+		object: regexp.MustCompile(`\b(configmaps?|secrets?)([ /])("?)([a-z0-9-]+/)?([a-z0-9.-]*[a-z0-9])"?`),
+		account: regexp.MustCompile(
+			`(system:serviceaccount:|serviceaccount |service account )[a-z0-9-]+([:/ ])[a-z0-9.-]+`),
 		namespace: regexp.MustCompile(`(namespace )"[a-z0-9-]+"`),
 	}
 }
