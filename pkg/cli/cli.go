@@ -29,9 +29,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/set"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/wait"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/why"
-	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
@@ -100,19 +100,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		return fmt.Errorf("%w: see %s --help", err, c.CommandPath())
 	})
 	root.AddCommand(adopt.New(s), check.New(s), completion.New(s), convert.New(s), describe.New(s), grant.New(s),
-		preview.New(s), release.New(s), rollout.New(s), set.New(s), status.New(s), newVersion(s), wait.New(s), why.New(s))
+		preview.New(s), release.New(s), rollout.New(s), set.New(s), status.New(s), version.New(s), wait.New(s), why.New(s))
 	completion.Register(root, s)
 	return root
-}
-
-func newVersion(s *session.Session) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of the plugin",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(s.Out, version.Version())
-			return err
-		},
-	}
 }

@@ -25,8 +25,8 @@ type Replacement struct {
 
 // Replace returns the document's text with what was replaced, and everything else as it was,
 // comments included, wherever the text is made of lines. Comments inside of what is replaced move
-// above it. Where an object is written in braces, the document is formatted again. Dropped are the
-// comments that are lost.
+// above it. Where an object is written in braces, the document is formatted again: a document that
+// is all in braces stays KYAML, or JSON. Dropped are the comments that are lost.
 func (d Document) Replace(replacements []Replacement) (text string, dropped []string, err error) {
 	if len(replacements) == 0 {
 		return d.part.Text, nil, nil
@@ -50,8 +50,15 @@ func (d Document) Replace(replacements []Replacement) (text string, dropped []st
 }
 
 func (d Document) rewritten(replacements []Replacement, want any) (string, error) {
-	if strings.HasPrefix(strings.TrimSpace(d.part.Text), "{") {
+	if json.Valid([]byte(d.part.Text)) {
 		return indented(want)
+	}
+	if d.isInBraces() {
+		if text, ok := d.byNodes(replacements); ok {
+			if text, ok = asKYAML(text); ok && means(text, want) {
+				return text, nil
+			}
+		}
 	}
 	for _, way := range []func([]Replacement) (string, bool){d.byLines, d.byNodes} {
 		if text, ok := way(replacements); ok && means(text, want) {

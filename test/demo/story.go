@@ -143,7 +143,7 @@ func (d *demo) unpublish(ctx context.Context) error {
 
 // change writes a manifest, waits until the volume shows it, and prints what changed and how fast.
 func (d *demo) change(ctx context.Context, name, text string) error {
-	return d.Change(ctx, d.volume, func() error { return d.put(name, text) }, "the manifest was written")
+	return d.Change(ctx, d.volume, func() error { return d.put(name, text) }, "the manifest began to be written")
 }
 
 // awaitStatus asks the driver for its status until that is as wanted.

@@ -154,7 +154,7 @@ func TestKrewArchiveRuns(t *testing.T) {
 	if err := os.WriteFile(installed, untar(t, archive)["kubectl-liveconfig"], 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text, err := exec.CommandContext(t.Context(), installed, "version").CombinedOutput()
+	text, err := exec.CommandContext(t.Context(), installed, "version", "--client").CombinedOutput()
 	if err != nil || len(strings.Fields(string(text))) != 1 {
 		t.Errorf("the program in the archive says %q (%v), want its version", text, err)
 	}

@@ -24,6 +24,7 @@ var decodesYAML = map[string]string{
 	"pkg/api.atEnd":                         "the rest of such a text",
 	"pkg/release/validation.parseYAML":      "the content of an edit, in the process that checks it and may die",
 	"pkg/manifest.Parse":                    "files that an administrator mounts, and files of the user of the plugin",
+	"pkg/manifest.asKYAML":                  "a manifest that the plugin itself has just written, into nodes",
 	"pkg/cli/roles.need.objects":            "a Role and a RoleBinding that the plugin itself has just written",
 	"pkg/release/validation/isolated.serve": "the check of an edit: this function runs in the process that may die",
 }

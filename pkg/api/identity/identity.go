@@ -4,7 +4,11 @@
 // It is pure: it does not know the API server, tokens or clients.
 package identity
 
-import "github.com/liveconfig-csi/liveconfig/pkg/api"
+import (
+	"strings"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
 
 // Identity names the credentials that read a source. It is comparable: readers with the same
 // identity share a watch. The zero value is the driver's own.
@@ -40,6 +44,21 @@ func (i Identity) String() string {
 		return "driver for " + account
 	}
 	return account
+}
+
+// Parse returns the identity that String returned the text for, and false for another text.
+func Parse(text string) (id Identity, isKnown bool) {
+	account, byDriver := strings.CutPrefix(text, "driver for ")
+	named, isAccount := strings.CutPrefix(account, "serviceaccount ")
+	namespace, name, isComplete := strings.Cut(named, "/")
+	switch {
+	case text == Driver().String():
+		return Driver(), true
+	case !isAccount || !isComplete || namespace == "" || name == "" || strings.ContainsAny(named, " \n") ||
+		strings.Contains(name, "/"):
+		return Identity{}, false
+	}
+	return Identity{Namespace: namespace, ServiceAccount: name, ByDriver: byDriver}, true
 }
 
 // Reader is the reader of the sources of a kind in a pod's own namespace.

@@ -157,3 +157,21 @@ func checkYAML[T any](t *testing.T, text string, want T) {
 		t.Errorf("Grant (-want +got):\n%s", diff)
 	}
 }
+
+// TestParse: the name of an identity is that of no other, and other texts name none.
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, id := range []identity.Identity{identity.Driver(), identity.Of(pod()), identity.OnBehalf(pod())} {
+		if got, isKnown := identity.Parse(id.String()); !isKnown || got != id {
+			t.Errorf("Parse(%q) = %+v, %t", id, got, isKnown)
+		}
+	}
+	for _, text := range []string{
+		"", "driver for ", "driver for driver", "serviceaccount ", "serviceaccount default", "serviceaccount /runner",
+		"serviceaccount default/", "serviceaccount a/b/c", "serviceaccount a/b\nkind: Role", "user default/runner",
+	} {
+		if got, isKnown := identity.Parse(text); isKnown {
+			t.Errorf("Parse(%q) = %+v, want none", text, got)
+		}
+	}
+}

@@ -100,7 +100,7 @@ func (o *command) run(ctx context.Context) error {
 	if err := o.print(checker.Findings); err != nil {
 		return err
 	}
-	return o.verdict(checker.Findings, checker.Checked)
+	return o.verdict(checker)
 }
 
 // search returns where --names looks for objects, or nil.
@@ -134,9 +134,9 @@ func (o *command) print(findings []Finding) error {
 }
 
 // verdict prints the result, and returns an error if there are mistakes.
-func (o *command) verdict(findings []Finding, checked Checked) error {
-	mistakes := 0
-	for _, finding := range findings {
+func (o *command) verdict(c Checker) error {
+	mistakes, checked := 0, c.Checked
+	for _, finding := range c.Findings {
 		if finding.Severity == Mistake {
 			mistakes++
 		}
@@ -144,6 +144,11 @@ func (o *command) verdict(findings []Finding, checked Checked) error {
 	switch {
 	case mistakes > 0:
 		return errors.New(printing.Counted(mistakes, "mistake"))
+	case checked == Checked{} && c.InTree > 0:
+		o.Remark("nothing was checked: the manifests have no volume of %s, and %s of Kubernetes' own types that "+
+			"`kubectl liveconfig convert -f %s` converts",
+			o.driver, printing.Counted(c.InTree, "volume"), strings.Join(o.input.Names, " -f "))
+		return nil
 	case checked == Checked{}:
 		o.Remark("nothing was checked: the manifests have no volume of %s; use --driver-name if the driver has another name",
 			o.driver)

@@ -59,6 +59,8 @@ type Checker struct {
 	// Findings are all that were found so far, by files and lines.
 	Findings []Finding
 	Checked  Checked
+	// InTree counts volumes of Kubernetes' own types that show ConfigMaps or Secrets.
+	InTree int
 
 	// sources are where volumes name objects, and given the objects of the manifests.
 	sources []source
@@ -139,6 +141,9 @@ func (r *podSpec) check() {
 		r.names[name] = at
 		csi, isCSI := volume["csi"].(map[string]any)
 		if !isCSI {
+			if isInTree(volume) {
+				r.InTree++
+			}
 			continue
 		}
 		driver, _ := csi["driver"].(string)
@@ -158,6 +163,17 @@ func (r *podSpec) check() {
 	if len(r.ours) > 0 {
 		r.mounts()
 	}
+}
+
+// isInTree reports whether a volume of Kubernetes' own types shows a ConfigMap or Secret.
+func isInTree(volume map[string]any) bool {
+	projected, _ := volume["projected"].(map[string]any)
+	for _, source := range append(manifest.Objects(projected["sources"]), volume) {
+		if source["configMap"] != nil || source["secret"] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // volume checks a volume of ours and returns its update policy.

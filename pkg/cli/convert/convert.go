@@ -164,6 +164,7 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 	var list []manifest.Replacement
 	for _, spec := range document.PodSpecsAndPatches() {
 		before := o.converted
+		var all remarks
 		for i, volume := range spec.Volumes() {
 			at := spec.Path.Field("volumes").Index(i)
 			name, _ := volume["name"].(string)
@@ -174,7 +175,7 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 				continue
 			}
 			say := func(format string, args ...any) {
-				o.Remark("%s:%d: %s: volume %s: %s", file, document.Line(at), spec.Object, name, fmt.Sprintf(format, args...))
+				all.add(fmt.Sprintf("%s:%d: %s", file, document.Line(at), spec.Object), name, fmt.Sprintf(format, args...))
 			}
 			r, needs, err := o.volume(volume, session.NamespaceOr(o.Session, spec.Namespace), containersOf(spec))
 			switch {
@@ -193,6 +194,7 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 			list = append(list, r)
 			o.remarkOn(say, needs, r.Value)
 		}
+		o.print(all)
 		if o.converted > before && o.to == toLiveconfig {
 			o.remarkOnChecksums(file, document, spec)
 		}

@@ -54,7 +54,7 @@ func sourceIn(at versions.Place, reported *statusz.Volume) PodSource {
 	for _, s := range reported.Sources {
 		if versions.RefOf(s) == at.Names {
 			next.Projected, next.Known, next.KnownAt = s.Projected, s.Known, s.ChangedAt
-			next.Polled, next.Revoked, next.Error = s.Polled, s.Revoked, s.Error
+			next.Polled, next.Revoked, next.Error, next.ReadBy = s.Polled, s.Revoked, s.Error, s.ReadBy
 		}
 	}
 	return next

@@ -132,6 +132,7 @@ func (o *command) print(all []Description, usages []*Usage) error {
 	}
 	p.format(all...)
 	p.usages(usages)
+	p.missingRoles()
 	return o.write(p.text.String())
 }
 

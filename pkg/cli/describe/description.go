@@ -181,8 +181,10 @@ type PodSource struct {
 	Known     *statusz.Version `json:"known,omitempty"`
 	KnownAt   time.Time        `json:"knownAt,omitzero"`
 	Polled    bool             `json:"polled,omitempty"`
-	Revoked   bool             `json:"revoked,omitempty"`
-	Error     string           `json:"error,omitempty"`
+	// ReadBy is whose credentials the driver reads it with.
+	ReadBy  string `json:"readBy,omitempty"`
+	Revoked bool   `json:"revoked,omitempty"`
+	Error   string `json:"error,omitempty"`
 }
 
 // Event is an Event of the driver, of the rollout controller or, about a volume of liveconfig, of

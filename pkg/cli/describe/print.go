@@ -21,12 +21,16 @@ type page struct {
 	now time.Time
 	// mostPods limits the pods that are shown, which are not current then. Zero shows all pods.
 	mostPods int
+	missing  missing
 }
 
 func (p *page) format(all ...Description) string {
 	for i, d := range all {
 		if i > 0 {
 			p.text.WriteString("\n")
+		}
+		for _, pod := range d.Pods {
+			p.missing.add(pod)
 		}
 		p.one(d)
 	}
@@ -78,7 +82,7 @@ func (p *page) one(d Description) {
 	p.section("Other Uses", others(d))
 	p.section("Objects", p.objects(d))
 	p.pods(d)
-	p.section("Events", p.events(d.Events))
+	p.eventsOf(d)
 	p.unknown(d.Unknown)
 }
 
@@ -265,6 +269,30 @@ func tally(pods map[versions.State]int) string {
 
 // age is how long a time is in the past; of one in the future, by another clock, it is nothing.
 func (p *page) age(t time.Time) string { return duration.HumanDuration(max(0, p.now.Sub(t))) }
+
+// eventsOf writes the Events. The Event about an edit may come later than the files: without
+// Events, the page has the time at which files were written last.
+func (p *page) eventsOf(d Description) {
+	last, pod := lastProjection(d.Pods)
+	if len(d.Events) > 0 || pod == "" {
+		p.section("Events", p.events(d.Events))
+		return
+	}
+	p.line(0, "Events: none; files last written %s ago, those of pod %s", p.age(last), pod)
+}
+
+// lastProjection returns when files were written last, and of which pod; no pod if that is not
+// known.
+func lastProjection(pods []Pod) (last time.Time, name string) {
+	for _, pod := range pods {
+		for _, v := range pod.Volumes {
+			if v.ProjectedAt.After(last) {
+				last, name = v.ProjectedAt, pod.Name
+			}
+		}
+	}
+	return last, name
+}
 
 func (p *page) events(events []Event) [][]string {
 	rows := [][]string{{"TYPE", "REASON", "AGE", "OBJECT", "FROM", "MESSAGE"}}

@@ -141,10 +141,10 @@ func (p *page) pod(d Description, pod Pod) {
 func (p *page) source(name string, s PodSource, facts []string) {
 	p.line(3, "%s: %s", name, strings.Join(facts, ", "))
 	if s.Why != "" {
-		p.line(4, "Why: %s", indented(s.Why, 4))
+		p.line(4, "Why: %s", indented(p.missing.without(s.Why), 4))
 	}
 	if s.Error != "" && s.Error != s.Why {
-		p.line(4, "Error: %s", indented(s.Error, 4))
+		p.line(4, "Error: %s", indented(p.missing.without(s.Error), 4))
 	}
 }
 
@@ -162,7 +162,7 @@ func (p *page) podVolume(namespace string, v PodVolume) {
 		if !v.Problem.Since.IsZero() {
 			since = ", for " + p.age(v.Problem.Since)
 		}
-		p.line(3, "Problem (%s%s): %s", v.Problem.Kind, since, indented(v.Problem.Message, 3))
+		p.line(3, "Problem (%s%s): %s", v.Problem.Kind, since, indented(p.missing.without(v.Problem.Message), 3))
 	}
 }
 

@@ -185,3 +185,29 @@ func TestVolumesOf(t *testing.T) {
 	}
 	wantSame(t, "volumesOf", []Volume{want}, got)
 }
+
+// TestNoEvents: without an Event, the page says when files were written last.
+func TestNoEvents(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, times ...time.Time) Pod {
+		p := Pod{Name: name, State: versions.Current}
+		for _, at := range times {
+			p.Volumes = append(p.Volumes, PodVolume{Name: "files", Reported: true, State: statusz.Live, ProjectedAt: at})
+		}
+		return p
+	}
+	for name, test := range map[string]struct {
+		pods   []Pod
+		events []Event
+		want   string
+	}{
+		"the last of all":          {pods: []Pod{pod("web-1", noon), pod("web-2", noon, noon.Add(time.Minute)), pod("web-3")}, want: "Events: none; files last written 59m ago, those of pod web-2\n"},
+		"a driver that just began": {pods: []Pod{pod("web-1", time.Time{})}, want: "Events: none\n"},
+		"with an Event":            {pods: []Pod{pod("web-1", noon)}, events: []Event{{Type: "Normal", Last: noon}}, want: "Events:\n"},
+	} {
+		got := (&page{now: noon.Add(time.Hour)}).format(Description{Pods: test.pods, Events: test.events})
+		if !strings.Contains(got, "\n"+test.want) {
+			t.Errorf("%s: the page has not %q:\n%s", name, test.want, got)
+		}
+	}
+}

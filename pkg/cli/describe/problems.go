@@ -25,6 +25,8 @@ type Problems struct {
 	Problems []Problem `json:"problems"`
 	// Unknown is what could not be found out.
 	Unknown []Unknown `json:"unknown"`
+	// MissingRoles are the manifests of Roles that pods lack, each once.
+	MissingRoles missing `json:"missingRoles,omitempty"`
 }
 
 // Problem is one reason why a volume of a pod is not as it should be.
@@ -61,6 +63,7 @@ func (x *Problems) add(namespace string, pod Pod, created time.Time, mounts map[
 		}
 	}
 	x.Pods++
+	x.MissingRoles.add(pod)
 	switch {
 	case len(pod.Volumes) > 0 && pod.Node != "" && pod.NotAsked != "":
 		x.NotAsked++
@@ -115,6 +118,7 @@ func problemsOf(volume string, sources []PodSource) []Problem {
 }
 
 func (p *page) printProblems(all Problems) string {
+	p.missing = all.MissingRoles
 	if len(all.Problems) > 0 {
 		p.table(0, p.problems(all.Problems))
 		p.text.WriteString("\n")
@@ -124,20 +128,48 @@ func (p *page) printProblems(all Problems) string {
 		p.text.WriteString("\n")
 	}
 	p.unknown(all.Unknown)
+	p.missingRoles()
 	return p.text.String()
 }
 
+// problems returns the rows of a table that names each pod once: the next rows of a pod have only
+// what differs.
 func (p *page) problems(list []Problem) [][]string {
 	rows := [][]string{{"POD", "NODE", "VOLUME", "SINCE", "REASON"}}
-	for _, r := range list {
+	list = merged(list)
+	for i, r := range list {
 		since := "-"
 		if !r.Since.IsZero() {
 			since = p.age(r.Since)
 		}
-		reason := strings.Join(strings.Fields(r.Reason), " ") // Some have manifests in them.
-		rows = append(rows, []string{r.Namespace + "/" + r.Pod, cmp.Or(r.Node, "-"), cmp.Or(r.Volume, "-"), since, reason})
+		pod, node := r.Namespace+"/"+r.Pod, cmp.Or(r.Node, "-")
+		if i > 0 && list[i-1].isOfSamePod(r) {
+			pod, node = "", ""
+		}
+		reason := strings.Join(strings.Fields(p.missing.without(r.Reason)), " ") // Some have several lines.
+		rows = append(rows, []string{pod, node, cmp.Or(r.Volume, "-"), since, reason})
 	}
 	return rows
+}
+
+func (r Problem) isOfSamePod(other Problem) bool {
+	return r.Namespace == other.Namespace && r.Pod == other.Pod
+}
+
+// merged returns the problems with one for volumes of a pod that have the same problem.
+func merged(list []Problem) []Problem {
+	var all []Problem
+	for _, r := range list {
+		same := slices.IndexFunc(all, func(other Problem) bool {
+			return r.isOfSamePod(other) && r.Reason == other.Reason && r.Volume != "" && other.Volume != ""
+		})
+		if same < 0 {
+			all = append(all, r)
+			continue
+		}
+		all[same].Volume += ", " + r.Volume
+	}
+	return all
 }
 
 func (x *Problems) summary() string {

@@ -152,7 +152,15 @@ func TestPrintProblems(t *testing.T) {
 			all: Problems{Looked: 12, Pods: 10, Problems: []Problem{one, {Namespace: "shop", Pod: "web-1", Reason: "late"}}},
 			want: "POD         NODE    VOLUME  SINCE  REASON\n" +
 				"shop/web-1  node-1  config  60m    no way !\n" +
-				"shop/web-1  -       -       -      late\n\n" +
+				"                    -       -      late\n\n" +
+				"1 of 10 pods with volumes of liveconfig have problems; 12 pods looked at\n",
+		},
+		"volumes of a pod with one problem": {
+			all: Problems{Looked: 12, Pods: 10, Problems: []Problem{one, {
+				Namespace: "shop", Pod: "web-1", Node: "node-1", Volume: "tls", Reason: one.Reason, Since: noon.Add(time.Minute),
+			}}},
+			want: "POD         NODE    VOLUME       SINCE  REASON\n" +
+				"shop/web-1  node-1  config, tls  60m    no way !\n\n" +
 				"1 of 10 pods with volumes of liveconfig have problems; 12 pods looked at\n",
 		},
 	}

@@ -133,11 +133,15 @@ func (o Observation) Wish(w *Workload, place versions.Place) versions.Now {
 	switch at := slices.IndexFunc(w.Newest, isIt); {
 	case !place.IsCopy():
 		now.Copies = nil
-	case len(now.Copies) == 0 && w.Pod == nil && at >= 0:
+	case len(now.Copies) == 0 && at >= 0 && !w.isPod():
 		now.Copies = []string{w.Newest[at].Names.Name}
 	}
 	return now
 }
+
+// isPod reports whether the workload is one pod, which no other template decides about. Pods of a
+// scope have no workload.
+func (t *Workload) isPod() bool { return t.Selector != nil && t.Pod != nil }
 
 // versions reads the objects of places, each once and a few at a time. Only of objects of which
 // pods have copies it reads the content.

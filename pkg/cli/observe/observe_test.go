@@ -57,6 +57,7 @@ func TestWish(t *testing.T) {
 		"the newest copy for a pod":           {ofPod, copied, nil, nil},
 		"pods have the object itself":         {ofTemplate, itself, []string{"app-newest"}, nil},
 		"a template that has no copy in it":   {&observe.Workload{Selector: &observe.Selector{}}, copied, nil, nil},
+		"pods of no workload":                 {&observe.Workload{}, copied, nil, nil},
 		"a template with it in other volumes": {ofTemplate, versions.Place{Volume: "other", Object: app, Names: copied.Names}, nil, nil},
 	} {
 		o := observe.Observation{Objects: map[api.Ref]observe.Found{app: {Now: versions.Now{Copies: test.copies}}}}

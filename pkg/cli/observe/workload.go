@@ -304,9 +304,9 @@ func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects 
 
 func (c *Cluster) nothing(scope selection.Scope, objects []api.Ref, looked int) error {
 	if len(objects) == 0 {
-		return fmt.Errorf("no pod in %s has a volume of the driver %s: %d pods looked at; use --driver-name if it "+
-			"has another name",
-			scope, c.Driver, looked)
+		return &NoPodsError{fmt.Sprintf("no pod in %s has a volume of the driver %s: %d pods looked at; use --driver-name "+
+			"if it has another name",
+			scope, c.Driver, looked)}
 	}
 	names := make([]string, len(objects))
 	for i, object := range objects {
@@ -315,6 +315,11 @@ func (c *Cluster) nothing(scope selection.Scope, objects []api.Ref, looked int) 
 	return fmt.Errorf("no volume of liveconfig in %s shows %s: %d pods looked at", scope, strings.Join(names, " or "),
 		looked)
 }
+
+// NoPodsError is about a scope in which no pod has a volume of liveconfig or a copy.
+type NoPodsError struct{ Reason string }
+
+func (e *NoPodsError) Error() string { return e.Reason }
 
 func unreadIn(fleet []*Workload) error {
 	var errs []error

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -26,10 +27,11 @@ type Chosen struct {
 }
 
 // Workloads finds the workloads and pods that were selected. It may return an error with what it
-// found all the same.
+// found all the same. An object that was named twice is there once.
 func (s *Selection) Workloads(in *session.Session, args []string) ([]Chosen, error) {
 	var found []Chosen
 	var errs, others []error
+	isFound := map[types.UID]bool{}
 	for _, target := range apart(args) {
 		infos, err := s.Visit(in, target)
 		errs = append(errs, err)
@@ -40,7 +42,10 @@ func (s *Selection) Workloads(in *session.Session, args []string) ([]Chosen, err
 					Subject(info)))
 				continue
 			}
-			found = append(found, Chosen{Workload: w, Info: info})
+			if uid := w.Meta.UID; uid == "" || !isFound[uid] { // An object of a file has no UID.
+				isFound[uid] = true
+				found = append(found, Chosen{Workload: w, Info: info})
+			}
 		}
 	}
 	if s.FromFiles() && len(found) > 0 {

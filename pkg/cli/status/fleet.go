@@ -71,7 +71,7 @@ func fleetOf(all []workloadStatus) fleet {
 
 func podsOf(all []workloadStatus) []*fleetPod {
 	var pods []*fleetPod
-	known := map[string]*fleetPod{}
+	known, general := map[string]*fleetPod{}, newGeneralizer()
 	for _, w := range all {
 		for _, s := range w.Sources {
 			for _, p := range s.Pods {
@@ -80,19 +80,20 @@ func podsOf(all []workloadStatus) []*fleetPod {
 					known[name] = &fleetPod{name: name, node: p.Node, driver: p.Driver, state: versions.Current}
 					pods = append(pods, known[name])
 				}
-				known[name].add(p)
+				known[name].add(general, &s, p)
 			}
 		}
 	}
 	return pods
 }
 
-// add adds a source of a pod. The pod's name is left out of reasons, so that those of many pods are
-// equal.
-func (f *fleetPod) add(p podStatus) {
+// add adds a source of a pod.
+func (f *fleetPod) add(general generalizer, s *sourceStatus, p podStatus) {
 	f.state = versions.Worst(f.state, p.State)
-	why := strings.ReplaceAll(p.Why, "pod/"+p.Pod, "pod/NAME")
-	if p.State != versions.Current && !slices.Contains(f.reasons, why) {
+	if p.State == versions.Current {
+		return
+	}
+	if why := general.reason(s, p); !slices.Contains(f.reasons, why) {
 		f.reasons = append(f.reasons, why)
 	}
 }

@@ -34,13 +34,15 @@ type command struct {
 
 	driver observe.Flags
 	output printing.Format
+	// isFleet means that all pods of a scope are looked at, and no workloads.
+	isFleet bool
 }
 
 // New returns the command.
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
-		Use:         "status TYPE/NAME... [OBJECT...] | -A [OBJECT...]",
+		Use:         "status [TYPE/NAME... [OBJECT...] | -A [OBJECT...]]",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "configmap", "secret"),
 		Short:       "Show how many pods have the newest config",
 		Long: "Shows for each source of the volumes of liveconfig how many of the running pods have the version that " +
@@ -50,12 +52,14 @@ func New(s *session.Session) *cobra.Command {
 			"as `kubectl port-forward` does. Of an object that triggers rollouts, pods have copies: the newest is " +
 			"the one with\n" +
 			"what the object holds now. With OBJECTs, only those are looked at.\n\n" +
-			"With -A, all pods of all namespaces are counted, and those that are not current are grouped by reason, node and\n" +
-			"version of the driver. `describe -A --problems` lists them.\n\n" +
+			"Without a TYPE, all pods of the namespace are counted, and with -A those of all namespaces. Those that " +
+			"are not\n" +
+			"current are grouped by reason, node and version of the driver. `describe --problems` lists them.\n\n" +
 			"The exit code is 0 if all pods have the newest versions, 2 if some do not, and 1 if that is not known of all.",
 		Example: "  kubectl liveconfig status deployment/web\n" +
 			"  kubectl liveconfig status deployment/web configmap/app -o wide\n" +
 			"  kubectl liveconfig status deployments -l team=shop\n" +
+			"  kubectl liveconfig status -n shop\n" +
 			"  kubectl liveconfig status -A\n" +
 			"  kubectl liveconfig status -A -l team=shop secret/tls\n" +
 			"  kubectl delete $(kubectl liveconfig status deployment/web -o name)",
@@ -64,8 +68,8 @@ func New(s *session.Session) *cobra.Command {
 	o.AddClusterFlags(c)
 	o.AddAllNamespacesFlag(c, "all pods of all namespaces, in groups")
 	o.driver.AddFlags(c)
-	o.output.AddFlag(c, "wide (all pods, not only those that lag; with -A all groups, and the pods that lag), json, "+
-		"yaml, or name (of the pods that lag)",
+	o.output.AddFlag(c, "wide (all pods, not only those that lag; without a TYPE all groups, and the pods that lag), "+
+		"json, yaml, or name (of the pods that lag)",
 		"wide", "json", "yaml", "name")
 	return c
 }
@@ -75,8 +79,10 @@ func (o *command) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	isAnySelected := len(targets)+len(objects) > 0 || o.FromFiles() || o.All
+	o.isFleet = o.AllNamespaces || !isAnySelected
 	find := o.named
-	if o.AllNamespaces {
+	if o.isFleet {
 		find = o.fleet
 	}
 	asked, err := observe.New(o.Session, o.driver)
@@ -84,9 +90,14 @@ func (o *command) run(ctx context.Context, args []string) error {
 		return err
 	}
 	workloads, err := find(ctx, asked, targets, objects)
+	none, isEmpty := errors.AsType[*observe.NoPodsError](err)
+	if isEmpty {
+		o.Remark("note: %s", none.Reason)
+		err = nil
+	}
 	all, errOfJudge := o.judge(ctx, asked, workloads)
 	err = errors.Join(err, errOfJudge)
-	if len(all) > 0 {
+	if len(all) > 0 || isEmpty {
 		err = errors.Join(err, o.print(all))
 	}
 	return verdictOf(all, err)
@@ -131,7 +142,7 @@ func (o *command) fleet(
 	if err != nil {
 		return nil, err
 	}
-	if o.output.Name == "name" {
+	if o.AllNamespaces && o.output.Name == "name" {
 		return nil, errors.New("-o name has no namespaces: use -o json or -o wide with --all-namespaces")
 	}
 	return c.FindFleet(ctx, scope, objects)
@@ -202,15 +213,15 @@ func (o *command) judge(
 func (o *command) print(all []workloadStatus) error {
 	text := table{wide: o.output.Name == "wide", now: time.Now()}
 	switch {
-	case o.AllNamespaces && o.output.IsEncoded():
-		return o.output.Encode(o.Out, fleetOf(all))
-	case o.AllNamespaces:
-		return text.writeFleet(o.Out, fleetOf(all))
-	case o.output.IsEncoded():
-		return o.output.Encode(o.Out, all)
 	case o.output.Name == "name":
 		_, err := io.WriteString(o.Out, names(all))
 		return err
+	case o.isFleet && o.output.IsEncoded():
+		return o.output.Encode(o.Out, fleetOf(all))
+	case o.isFleet:
+		return text.writeFleet(o.Out, fleetOf(all))
+	case o.output.IsEncoded():
+		return o.output.Encode(o.Out, all)
 	default:
 		return text.write(o.Out, all)
 	}

@@ -105,15 +105,19 @@ func (g cgroup) dirs(mounts string) map[string]string {
 }
 
 // secondLimit returns the smallest limit of a group of version 2 and of those above it, up to the
-// mount. The group at the root of the hierarchy has no file.
+// mount. Above memory.high, which the kubelet sets below memory.max with MemoryQoS, the kernel
+// slows a process down until it hardly runs: that is a limit, too. The group at the root of the
+// hierarchy has no file.
 func secondLimit(top, dir string) (int64, error) {
 	limit := unlimited
 	for {
-		found, err := readLimit(filepath.Join(dir, "memory.max"))
-		if err != nil {
-			return limit, err
+		for _, file := range []string{"memory.max", "memory.high"} {
+			found, err := readLimit(filepath.Join(dir, file))
+			if err != nil {
+				return limit, err
+			}
+			limit = min(limit, found)
 		}
-		limit = min(limit, found)
 		if dir == top || dir == filepath.Dir(dir) {
 			return limit, nil
 		}

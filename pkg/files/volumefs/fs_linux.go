@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,9 +15,7 @@ type FS struct {
 	source         string
 	selinuxContext string // Check may change it, and nothing else.
 	refused        error  // Why there is no context.
-	// noswapRefused spares later volumes the attempt once the kernel has refused it: it is older
-	// than 6.4, or we are in a user namespace.
-	noswapRefused atomic.Bool
+	optional       options
 }
 
 // New returns an FS. It makes no system call; see [FS.Check].

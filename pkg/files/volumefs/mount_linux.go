@@ -47,27 +47,11 @@ func (f *FS) configure(ctx int, l Limits) error {
 			return configError(ctx, o[0]+"="+o[1], err)
 		}
 	}
-	if err := f.setNoswap(ctx); err != nil {
+	if err := f.optional.set(func(o option) error { return o.set(ctx) }); err != nil {
 		return err
 	}
 	if err := unix.FsconfigCreate(ctx); err != nil {
 		return configError(ctx, "create", err)
-	}
-	return nil
-}
-
-// setNoswap keeps the volume's pages, which may be secrets, out of swap where the kernel can.
-func (f *FS) setNoswap(ctx int) error {
-	if f.noswapRefused.Load() {
-		return nil
-	}
-	err := unix.FsconfigSetFlag(ctx, "noswap")
-	if errors.Is(err, unix.EINVAL) {
-		f.noswapRefused.Store(true)
-		return nil
-	}
-	if err != nil {
-		return configError(ctx, "noswap", err)
 	}
 	return nil
 }

@@ -172,7 +172,7 @@ func (d *demo) createOptional(ctx context.Context) error {
 
 // change makes a change at the API server, waits until the volume shows it, and prints what changed and how fast.
 func (d *demo) change(ctx context.Context, request func() error) error {
-	return d.Change(ctx, d.volume, request, "the API server's answer")
+	return d.Change(ctx, d.volume, request, "the request was sent to the API server")
 }
 
 func (d *demo) apply(ctx context.Context, path string) error {

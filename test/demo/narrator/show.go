@@ -146,11 +146,3 @@ func Bar(text string) string {
 func Milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
-
-// afterOrBefore says when the files changed. The watch event may overtake the answer to the request that caused it.
-func afterOrBefore(d time.Duration) string {
-	if d < 0 {
-		return Milliseconds(-d) + " before"
-	}
-	return Milliseconds(d) + " after"
-}

@@ -21,8 +21,8 @@ type swap struct {
 // updateTimeout is how long a demo waits for a change before it calls the driver broken.
 const updateTimeout = 30 * time.Second
 
-// Change makes a change, waits until the volume shows it, and prints what changed and how fast, counted from the end of what
-// is named.
+// Change makes a change, waits until the volume shows it, and prints what changed and how fast. Time counts from before
+// the change: the files may change before the call that makes the change returns.
 func (n Narrator) Change(ctx context.Context, volume string, change func() error, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
@@ -34,15 +34,15 @@ func (n Narrator) Change(ctx context.Context, volume string, change func() error
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	if err := change(); err != nil {
 		return err
 	}
-	done := time.Now()
 	swap := <-swapped
 	if swap.err != nil {
 		return fmt.Errorf("wait for the change in %s: %w", volume, swap.err)
 	}
-	n.Print("the files changed %s %s", afterOrBefore(swap.at.Sub(done)), name)
+	n.Print("the files changed %s after %s", Milliseconds(swap.at.Sub(began)), name)
 	after, err := ReadTree(volume)
 	if err != nil {
 		return err
