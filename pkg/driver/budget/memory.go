@@ -98,8 +98,9 @@ func containerLimit(logger klog.Logger) (int64, error) {
 		logger.Error(err, "The driver cannot read the memory limit of its container; set --volume-memory")
 		return 0, nil
 	case limit > 0 && limit < leastLimit:
-		return 0, fmt.Errorf("the container's memory limit (with MemoryQoS: memory.high) is %s: the driver needs %s for itself "+
-			"and for volumes together, and more where pods mount much; raise resources.limits.memory", quantity(limit), quantity(leastLimit))
+		return 0, fmt.Errorf("the container's memory limit (with MemoryQoS: memory.high) is %s: the driver needs %s for "+
+			"itself and for volumes together, and more where pods mount much; raise resources.limits.memory",
+			quantity(limit), quantity(leastLimit))
 	}
 	return limit, nil
 }
