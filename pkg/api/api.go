@@ -117,12 +117,13 @@ type Spec struct {
 	OnDelete OnDelete
 }
 
-// Refs returns the distinct refs of the spec's sources, in the order of their first use.
+// Refs returns the distinct refs of the spec's sources, in the order of their first use. Sources
+// that select objects by label have none.
 func (s Spec) Refs() []Ref {
 	seen := make(map[Ref]bool, len(s.Sources))
 	refs := make([]Ref, 0, len(s.Sources))
 	for _, src := range s.Sources {
-		if !seen[src.Ref] {
+		if src.Selection == nil && !seen[src.Ref] {
 			seen[src.Ref] = true
 			refs = append(refs, src.Ref)
 		}
@@ -130,12 +131,17 @@ func (s Spec) Refs() []Ref {
 	return refs
 }
 
-// Source is one ConfigMap or Secret of a volume.
+// Source is one ConfigMap or Secret of a volume, or those that a selection finds.
 type Source struct {
+	// Ref has only a kind if there is a Selection.
 	Ref Ref
+	// Selection finds the objects by their labels; nil means the object of the Ref. Items and As
+	// are empty beside it.
+	Selection *Selection
 	// Items select keys and name their paths; empty means every key under its own name.
 	Items []Item
-	// Optional forgives a missing object and missing keys, and nothing else.
+	// Optional forgives a missing object and missing keys, and nothing else. With a Selection it
+	// forgives that no object matches.
 	Optional bool
 	// As has all keys go into one file; nil means a file for each.
 	As *As

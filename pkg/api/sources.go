@@ -77,6 +77,10 @@ func notInSource(name string) string {
 
 // source reads what configMap or secret of an entry holds.
 func (p *parser) source(at *field.Path, kind Kind, value any) Source {
+	if selects(value) {
+		p.forbidden(at.Child(fieldLabelSelector), "is not served yet, write a separate entry with the name of each object")
+		return p.selection(at, kind, value)
+	}
 	src := Source{Ref: Ref{Kind: kind}}
 	var namespace *string
 	readItems := p.items
@@ -97,7 +101,7 @@ func (p *parser) source(at *field.Path, kind Kind, value any) Source {
 			{name: KeyOptional, read: func(at *field.Path, v any) { src.Optional = p.boolean(at, v) }},
 			{name: fieldAs, read: func(at *field.Path, v any) { src.As = p.as(at, v) }},
 		},
-		elsewhere: notInSource,
+		elsewhere: notInNamed,
 	})
 	src.Ref.Namespace = p.namespaceOr(at.Child(KeyNamespace), namespace)
 	return src
