@@ -78,9 +78,14 @@ type Ref struct {
 }
 
 // String returns the ref as messages show it, such as «configmap default/web», or «configmap/web»
-// if it has no namespace.
+// if it has no namespace. Without a name it stands for all objects: «configmaps in default».
 func (r Ref) String() string {
-	if r.Namespace == "" {
+	switch {
+	case r.Name == "" && r.Namespace == "":
+		return r.Kind.Resource() + "s in all namespaces"
+	case r.Name == "":
+		return r.Kind.Resource() + "s in " + r.Namespace
+	case r.Namespace == "":
 		return r.Kind.Resource() + "/" + r.Name
 	}
 	return r.Kind.Resource() + " " + r.Namespace + "/" + r.Name
