@@ -34,6 +34,8 @@ type Plan struct {
 	tree     tree.Tree
 	combined map[string]combinedFile // By path.
 	leftOut  []string                // See LeftOut.
+	// See Collisions.
+	collisions []string
 }
 
 // Prepare merges the sources of spec, in order, into one tree. A ref that is not in contents does
@@ -43,13 +45,25 @@ type Plan struct {
 // an *[UnsupportedError] if a combined file cannot hold a key, or a *[tree.ConflictError] if the
 // paths of two files collide.
 func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Plan, error) {
+	return PrepareSelected(spec, fsGroup, contents, nil)
+}
+
+// PrepareSelected is [Prepare] for a spec that has selections.
+func PrepareSelected(
+	spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content, selected Selected,
+) (Plan, error) {
 	d := draft{defaultMode: spec.DefaultMode, files: map[string]tree.File{}, mountPoints: spec.MountPoints}
 	if fsGroup != nil && spec.UID == nil {
 		d.added = groupReads
 	}
-	for _, src := range spec.Sources {
+	if len(selected) > 0 {
+		d.named = map[string]int{}
+	}
+	for i, src := range spec.Sources {
+		d.source = i
 		content, found := contents[src.Ref]
 		switch {
+		case src.Selection != nil: // See addSelected.
 		case !found && !src.Optional:
 			d.missing.add(fmt.Sprintf("%s %q not found", src.Ref.Kind.Resource(), src.Ref.Name))
 		case src.As == nil:
@@ -58,6 +72,7 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 			d.addCombined(src, content)
 		}
 	}
+	d.addSelected(spec, selected)
 	switch {
 	case d.missing.any():
 		return Plan{}, &MissingError{d.missing}
@@ -74,7 +89,7 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 	}
 	setOwners(&t, spec, fsGroup)
 	t.MountPoints = mountPoints(spec, t.Files)
-	return Plan{tree: t, combined: d.combined, leftOut: d.leftOut}, nil
+	return Plan{tree: t, combined: d.combined, leftOut: d.leftOut, collisions: d.collisions}, nil
 }
 
 // draft is what the sources so far make of a volume, by path. A later file replaces an earlier one.
@@ -84,6 +99,10 @@ type draft struct {
 	files       map[string]tree.File
 	mountPoints []string // Where no file may be.
 	leftOut     []string // The keys whose places these are.
+	collisions  []string // See [Plan.Collisions].
+	// named has the source of each file of a named object. It is nil if there are no selections.
+	named       map[string]int
+	source      int // The one that is being added.
 	combined    map[string]combinedFile
 	missing     problems
 	unsupported problems
@@ -103,6 +122,9 @@ func (d *draft) addFile(f tree.File, mode *fs.FileMode) {
 		f.Mode |= d.added
 	}
 	d.files[f.Path] = f
+	if d.named != nil {
+		d.named[f.Path] = d.source
+	}
 	delete(d.combined, f.Path)
 }
 
