@@ -78,9 +78,14 @@ type Ref struct {
 }
 
 // String returns the ref as messages show it, such as «configmap default/web», or «configmap/web»
-// if it has no namespace.
+// if it has no namespace. Without a name it stands for all objects: «configmaps in default».
 func (r Ref) String() string {
-	if r.Namespace == "" {
+	switch {
+	case r.Name == "" && r.Namespace == "":
+		return r.Kind.Resource() + "s in all namespaces"
+	case r.Name == "":
+		return r.Kind.Resource() + "s in " + r.Namespace
+	case r.Namespace == "":
 		return r.Kind.Resource() + "/" + r.Name
 	}
 	return r.Kind.Resource() + " " + r.Namespace + "/" + r.Name
@@ -121,6 +126,7 @@ type Spec struct {
 }
 
 // Refs returns the distinct refs of the spec's sources and values, in the order of their first use.
+// Sources that select objects by label have none.
 func (s Spec) Refs() []Ref {
 	seen := make(map[Ref]bool, len(s.Sources))
 	refs := make([]Ref, 0, len(s.Sources))
@@ -131,7 +137,9 @@ func (s Spec) Refs() []Ref {
 		}
 	}
 	for _, src := range s.Sources {
-		add(src.Ref)
+		if src.Selection == nil {
+			add(src.Ref)
+		}
 	}
 	for _, v := range s.Values {
 		if v.Source.Ref.Kind != "" {
@@ -141,12 +149,17 @@ func (s Spec) Refs() []Ref {
 	return refs
 }
 
-// Source is one ConfigMap or Secret of a volume.
+// Source is one ConfigMap or Secret of a volume, or those that a selection finds.
 type Source struct {
+	// Ref has only a kind if there is a Selection.
 	Ref Ref
+	// Selection finds the objects by their labels; nil means the object of the Ref. Items and As
+	// are empty beside it.
+	Selection *Selection
 	// Items select keys and name their paths; empty means every key under its own name.
 	Items []Item
-	// Optional forgives a missing object and missing keys, and nothing else.
+	// Optional forgives a missing object and missing keys, and nothing else. With a Selection it
+	// forgives that no object matches.
 	Optional bool
 	// As has all keys go into one file; nil means a file for each.
 	As *As

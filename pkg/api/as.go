@@ -95,13 +95,19 @@ func formatIn(source any) (format Format, found bool) {
 
 // memberOf returns the value of the first field of that name, or nil.
 func memberOf(object any, name string) any {
-	members, _ := object.(yaml.MapSlice)
+	members, _ := membersOf(object)
 	for _, member := range members {
 		if member.Key == name {
 			return member.Value
 		}
 	}
 	return nil
+}
+
+// membersOf returns the fields of an object, and whether it is one.
+func membersOf(object any) (yaml.MapSlice, bool) {
+	members, ok := object.(yaml.MapSlice)
+	return members, ok
 }
 
 // entries reads the items of a source with as. Each selects a key, and its path is the name that

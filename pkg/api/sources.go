@@ -77,6 +77,12 @@ func notInSource(name string) string {
 
 // source reads what configMap or secret of an entry holds.
 func (p *parser) source(at *field.Path, kind Kind, value any) Source {
+	if selects(value) {
+		if !p.takesSelections {
+			p.forbidden(at.Child(fieldLabelSelector), "is not served yet, write a separate entry with the name of each object")
+		}
+		return p.selection(at, kind, value)
+	}
 	src := Source{Ref: Ref{Kind: kind}}
 	var namespace *string
 	readItems := p.items
@@ -98,7 +104,7 @@ func (p *parser) source(at *field.Path, kind Kind, value any) Source {
 			{name: fieldAs, read: func(at *field.Path, v any) { src.As = p.as(at, v) }},
 			{name: fieldExpand, read: func(at *field.Path, v any) { src.Expand = p.expand(at, v) }},
 		},
-		elsewhere: notInSource,
+		elsewhere: notInNamed,
 	})
 	if src.As != nil && src.Expand != nil {
 		p.forbidden(at.Child(fieldExpand), "cannot stand beside as, which writes the values by itself")

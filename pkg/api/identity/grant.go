@@ -9,10 +9,13 @@ import (
 // Grant returns the YAML of the Role and RoleBinding by which the owner of a source lets an
 // identity read it. The names include the identity, so applying one grant takes nothing from
 // another identity. The driver is not granted single sources: for its own identity the text is
-// empty.
+// empty. A ref without a name stands for all objects of the kind.
 func Grant(id Identity, ref api.Ref) string {
-	if id == Driver() {
+	switch {
+	case id == Driver():
 		return ""
+	case ref.Name == "":
+		return grantAll(id, ref)
 	}
 	action, verbs := "read", "[get, list, watch]"
 	if id.ByDriver { // Get is enough, and a Role of the same name must not take list and watch away.

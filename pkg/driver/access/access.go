@@ -3,7 +3,7 @@
 // 1. The credentials that read a source ([identity.Readers], [Authority.Client]): the driver's own,
 // or the token of the pod's service account. An [identity.Identity] names them. The driver can also
 // read for a pod with its own credentials; before each such request it asks by an access review
-// whether the pod may get the object ([Authority.Allow]).
+// whether the pod may get the object, or list and watch the objects ([Authority.Allow]).
 //
 // 2. The meaning of a denial. A denial proves little: an API server that starts denies everything
 // until it has read the roles, and a proxy may answer in its place. So denials of a pod count only

@@ -32,11 +32,16 @@ func (a *Authority) Denies(ctx context.Context, id identity.Identity, ref api.Re
 	if id.ByDriver {
 		return isDenial(a.Allow(ctx, id, ref))
 	}
-	status, err := a.reviewOwn(ctx, id, ref)
-	if isReady && apierrors.IsForbidden(err) {
-		return true, nil
+	for _, verb := range verbsFor(ref) {
+		status, err := a.reviewOwn(ctx, id, verb, ref)
+		if isReady && apierrors.IsForbidden(err) {
+			return true, nil
+		}
+		if err := verdict(id, verb, ref, status, err); err != nil {
+			return isDenial(err)
+		}
 	}
-	return isDenial(verdict(id, ref, status, err))
+	return false, nil
 }
 
 // isDenial distinguishes a denial from other errors, which leave the question open.
@@ -65,16 +70,16 @@ func (a *Authority) isReady(ctx context.Context, id identity.Identity) (bool, er
 	return true, nil
 }
 
-// reviewOwn asks with the service account's token whether it may get ref.
+// reviewOwn asks with the service account's token whether it may read ref with the verb.
 func (a *Authority) reviewOwn(
-	ctx context.Context, id identity.Identity, ref api.Ref,
+	ctx context.Context, id identity.Identity, verb string, ref api.Ref,
 ) (authorizationv1.SubjectAccessReviewStatus, error) {
 	client, err := a.clientOfPods(id, authorizationv1.SchemeGroupVersion)
 	if err != nil {
 		return authorizationv1.SubjectAccessReviewStatus{}, err
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: reading(ref)},
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: reading(verb, ref)},
 	}
 	answer := &authorizationv1.SelfSubjectAccessReview{}
 	err = client.Post().Resource(resourceOfOwnReviews).Body(review).Do(ctx).Into(answer)

@@ -324,3 +324,40 @@ func (r *reviewer) wantAsked(ref api.Ref) {
 		r.t.Errorf("reviews (-want +got):\n%s", diff)
 	}
 }
+
+// TestSelectionsAreListedAndWatched: whoever may get single objects may not have all of a kind.
+func TestSelectionsAreListedAndWatched(t *testing.T) {
+	t.Parallel()
+	type status = authorizationv1.SubjectAccessReviewStatus
+	for name, namespace := range map[string]string{"of one namespace": "shop", "of all": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ref := api.Ref{Kind: api.Secret, Namespace: namespace}
+			about := func(verb string) authorizationv1.ResourceAttributes {
+				return authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Version: "v1", Resource: "secrets"}
+			}
+			r := &reviewer{t: t, status: status{Allowed: true}}
+			must(t, r.allow(identity.OnBehalf(pod()), ref))
+			var asked []authorizationv1.ResourceAttributes
+			for _, spec := range r.asked {
+				asked = append(asked, *spec.ResourceAttributes)
+			}
+			want := []authorizationv1.ResourceAttributes{about("list"), about("watch")}
+			if diff := cmp.Diff(want, asked); diff != "" {
+				t.Errorf("Allow asks (-want +got):\n%s", diff)
+			}
+			denied := (&reviewer{t: t}).allow(identity.OnBehalf(pod()), ref)
+			if !apierrors.IsForbidden(denied) || !strings.HasSuffix(denied.Error(), "may not list "+ref.String()) {
+				t.Errorf("Allow = %v, want a denial to list %s", denied, ref)
+			}
+			for allowed, want := range map[bool]int{true: 2, false: 1} {
+				j := &judge{ready: http.StatusOK, review: http.StatusCreated, answer: status{Allowed: allowed}}
+				isDenied, err := j.serve(t, "good").Denies(t.Context(), identity.Of(pod()), ref)
+				must(t, err)
+				if isDenied == allowed || len(j.about) != want || j.about[0] != about("list") {
+					t.Errorf("Denies = %t after %+v, want %t after %d reviews", isDenied, j.about, !allowed, want)
+				}
+			}
+		})
+	}
+}

@@ -38,13 +38,15 @@ var errRelist = errors.New("the object is to be listed again")
 //     an error.
 //   - A slow server delays only the object that was requested.
 type Follower struct {
-	group    *Group
-	target   Target
-	handler  Handler
-	poller   Poller             // Nil: the object is not polled.
-	ctx      context.Context    // Done once the follower was stopped; nil until it begins.
-	stop     context.CancelFunc // Guarded by the group's lock.
-	watchdog watchdog           // Guarded by the group's lock.
+	group   *Group
+	target  Target
+	handler Handler
+	poller  Poller // Nil: the object is not polled.
+	// collector is the handler of a target that is a selection; nil for one object.
+	collector Collector
+	ctx       context.Context    // Done once the follower was stopped; nil until it begins.
+	stop      context.CancelFunc // Guarded by the group's lock.
+	watchdog  watchdog           // Guarded by the group's lock.
 
 	// The fields below are used by one request at a time.
 	// The version that a watch continues from; latestVersion before the first list, and after that
@@ -55,12 +57,15 @@ type Follower struct {
 	canList   bool      // The last list was answered, and no watch has been opened since.
 	polls     bool      // The last list was denied, and a get was answered.
 	unwatched time.Time // When a watch was first denied since the last one was open; zero for never.
+	questions questions
 }
 
-// Follower returns a follower of the target, for [Follower.Start].
+// Follower returns a follower of the target, for [Follower.Start]. The handler of a target with a
+// selector is a [Collector].
 func (g *Group) Follower(t Target, h Handler) *Follower {
 	poller, _ := h.(Poller)
-	return &Follower{group: g, target: t, handler: h, poller: poller}
+	collector, _ := h.(Collector)
+	return &Follower{group: g, target: t, handler: h, poller: poller, collector: collector}
 }
 
 // Start starts the follower, which begins when [Group.Run] does. It must be called once. The
@@ -171,8 +176,12 @@ func (f *Follower) then(step func()) {
 	go step()
 }
 
-// relist lists the object, at its latest version if the known one has expired.
+// relist lists the object, at its latest version if the known one has expired. Lists of a selection
+// always ask for the latest state, because only such lists come in pages.
 func (f *Follower) relist() error {
+	if f.collector != nil {
+		return f.collect()
+	}
 	o := f.listOptions()
 	err := f.read(o)
 	if isExpired(o, err) {
@@ -277,10 +286,12 @@ func (f *Follower) next(s *stream) error {
 		return nil
 	}
 	f.noteSign(e.Type)
-	switch e.Type {
-	case watch.Added, watch.Modified:
+	switch {
+	case f.collector != nil:
+		f.deliver(s, e.Type, o)
+	case e.Type == watch.Added, e.Type == watch.Modified:
 		f.take(o)
-	case watch.Deleted:
+	case e.Type == watch.Deleted:
 		f.take(nil)
 	default: // A bookmark has a version and nothing else.
 	}

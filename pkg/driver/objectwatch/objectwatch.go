@@ -1,5 +1,6 @@
-// Package objectwatch follows single objects of the API server: it lists and watches each object by
-// its name, retries, and replaces watches that have died silently.
+// Package objectwatch follows single objects of the API server, and all objects that a selector
+// finds: it lists and watches each object by its name, or each selection by its labels, retries,
+// and replaces watches that have died silently.
 //
 // It does not know the content of an object, or what may be done with it.
 package objectwatch
@@ -31,13 +32,15 @@ type Kind struct {
 
 func (k *Kind) resource() string { return k.Name + "s" }
 
-// Target is the object to follow.
+// Target is the object to follow, or the selection of objects.
 type Target struct {
 	// Client is a client of the group and version of the kind.
 	Client rest.Interface
 	Kind   *Kind
-	// Namespace is empty for objects of the cluster.
+	// Namespace is empty for objects of the cluster, and for a selection in all namespaces.
 	Namespace, Name string
+	// Selector is the text of a label selector. If it is set, Name is empty.
+	Selector string
 	// Reopen is after how long a watch is opened again, by which the API server decides again
 	// whether it is allowed; jitter at most doubles it. At least two seconds.
 	Reopen time.Duration

@@ -16,6 +16,7 @@ import (
 )
 
 // Lists and watches select the object by name, so that RBAC can name it and nothing else is sent.
+// Those of a selection have its labels instead.
 
 // listed is the answer to a list.
 type listed struct {
@@ -28,7 +29,9 @@ func (f *Follower) request() *rest.Request {
 }
 
 func (f *Follower) selecting(o metav1.ListOptions) *rest.Request {
-	o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, f.target.Name).String()
+	if o.LabelSelector = f.target.Selector; o.LabelSelector == "" {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, f.target.Name).String()
+	}
 	return f.request().VersionedParams(&o, f.group.parameters)
 }
 
@@ -124,7 +127,9 @@ func (t Target) objectOf(e watch.Event) (_ metav1.Object, ok bool) {
 	case watch.Bookmark:
 		return o, true
 	case watch.Added, watch.Modified, watch.Deleted:
-		return o, o.GetName() == t.Name && o.GetNamespace() == t.Namespace
+		isNamed := t.Selector != "" || o.GetName() == t.Name
+		isInNamespace := t.Selector != "" && t.Namespace == "" || o.GetNamespace() == t.Namespace
+		return o, isNamed && isInNamespace
 	default:
 		return nil, false
 	}

@@ -44,6 +44,10 @@ type cluster struct {
 	entrance chan struct{}                       // Watches wait here before they are opened, unless nil.
 	asked    chan struct{}                       // Has an element after a request.
 	swallows func(verb string, ref api.Ref) bool // Requests that never get an answer; nil for none.
+	// Of selections: see selectioncluster_test.go.
+	steps       []step
+	compacted   int   // The version before which the server has forgotten everything.
+	continueErr error // Of all pages but the first, unless nil.
 }
 
 // object is a ConfigMap or a Secret.
@@ -180,7 +184,8 @@ func (c *cluster) put(o object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ref := refOf(o)
-	if old, found := c.objects[ref]; found {
+	old, found := c.objects[ref]
+	if found {
 		o.SetUID(old.GetUID())
 		c.sendLocked(watch.Modified, o)
 	} else {
@@ -188,6 +193,7 @@ func (c *cluster) put(o object) {
 		c.sendLocked(watch.Added, o)
 	}
 	c.objects[ref] = o
+	c.noteStepLocked(old, o)
 }
 
 // remove deletes an object.
@@ -197,6 +203,7 @@ func (c *cluster) remove(ref api.Ref) {
 	gone, _ := c.objects[ref].DeepCopyObject().(object)
 	delete(c.objects, ref)
 	c.sendLocked(watch.Deleted, gone)
+	c.noteStepLocked(gone, nil)
 }
 
 // sendLocked gives the object the next version, and sends the event.

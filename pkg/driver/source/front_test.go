@@ -171,6 +171,9 @@ func (c *cluster) client() rest.Interface { return c.front.client(c.wire) }
 
 // RoundTrip is [http.RoundTripper].
 func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
+	if ref, ok := wholeKind(r); ok {
+		return c.serveSelection(r, ref)
+	}
 	verb, ref, opts := c.front.asked(r)
 	if c.takeSwallowed(verb, ref, opts) {
 		<-r.Context().Done()

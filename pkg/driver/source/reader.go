@@ -38,14 +38,18 @@ var (
 // startLocked starts a reader of an item. c.mu is held.
 func (c *Cache) startLocked(key Key, it *item, client rest.Interface) {
 	r := &reader{cache: c, key: key, item: it}
+	var handler objectwatch.Handler = r
+	if key.IsSelection() {
+		handler = newCollector(r)
+	}
 	reopen := objectwatch.QuietTime
 	if key.Identity != identity.Driver() { // The driver's rights hardly change.
 		reopen = c.cfg.Recheck * 2 / 3
 	}
 	r.follower = c.group.Follower(objectwatch.Target{
 		Client: client, Kind: c.kinds[key.Ref.Kind], Namespace: key.Ref.Namespace, Name: key.Ref.Name,
-		Reopen: reopen, Asker: r,
-	}, r)
+		Selector: selectorOf(key), Reopen: reopen, Asker: r,
+	}, handler)
 	it.reader = r
 	r.follower.Start()
 }

@@ -12,10 +12,12 @@ import (
 type serverWatch struct {
 	cluster *cluster
 	ref     api.Ref
-	ctx     context.Context
-	events  chan []byte
-	isDead  bool      // It delivers nothing any more, and stays open.
-	until   time.Time // When an API server would end it.
+	// selector is that of a selection, whose ref has no name.
+	selector string
+	ctx      context.Context
+	events   chan []byte
+	isDead   bool      // It delivers nothing any more, and stays open.
+	until    time.Time // When an API server would end it.
 
 	pending []byte // Of the event that is being read.
 }

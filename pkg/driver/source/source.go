@@ -1,5 +1,6 @@
-// Package source turns a reference to a ConfigMap or Secret into its live content. All users of an
-// object with the same identity share one watch, which ends with the last user.
+// Package source turns a reference to a ConfigMap or Secret, or to those with some labels, into
+// live content. All users of an object or a selection with the same identity share one watch, which
+// ends with the last user.
 //
 // It does not know volumes, files, or how the content is used.
 package source
@@ -22,23 +23,38 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
-// Key names an object and the credentials that read it. It is comparable.
+// Key names an object, or a selection of objects, and the credentials that read it. It is
+// comparable.
 type Key struct {
 	Identity identity.Identity
-	Ref      api.Ref
+	// Ref has no name if the key names a selection, and then perhaps no namespace, which means all.
+	Ref api.Ref
+	// Selector is that of an [api.Selection].
+	Selector string
 }
 
-// String returns the ref and the identity.
-func (k Key) String() string { return k.Ref.String() + " as " + k.Identity.String() }
+// IsSelection reports whether the key names a selection of objects.
+func (k Key) IsSelection() bool { return k.Ref.Name == "" }
 
-// Snapshot is what is known about one object at one moment.
+// String returns the ref, or the selection, and the identity.
+func (k Key) String() string {
+	if k.Selector != "" {
+		return k.Ref.String() + " with " + k.Selector + " as " + k.Identity.String()
+	}
+	return k.Ref.String() + " as " + k.Identity.String()
+}
+
+// Snapshot is what is known about one object, or one selection, at one moment.
 type Snapshot struct {
 	// Synced reports whether the API server has answered since the object was first acquired.
 	// Until then nothing is known: not synced never means not found.
 	Synced bool
-	// Found reports whether the object exists; Content is set only then.
+	// Found reports whether the object exists, or whether the selection has members; Content is set
+	// only then. That of a selection has no data, and another version for other members.
 	Found   bool
 	Content api.Content
+	// Members are the objects of a selection, older ones first. The slice must not be modified.
+	Members []Member
 	// Release is what the object's annotations and labels mean for releases; nil for an object that
 	// releases do not concern.
 	Release *release.Marks

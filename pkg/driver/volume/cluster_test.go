@@ -27,10 +27,11 @@ type cluster struct {
 	objects map[api.Ref]api.Content
 	marks   map[api.Ref]*release.Marks // Of objects that releases concern.
 	errs    map[api.Ref]error
-	denied  map[source.Key]error // For one reader.
-	refused map[api.Ref]bool     // Acquire fails.
-	polled  map[api.Ref]bool     // It may be got, but not watched.
-	doubted map[api.Ref]bool     // A refusal of it is too young to be believed.
+	denied  map[source.Key]error      // For one reader.
+	refused map[api.Ref]bool          // Acquire fails.
+	polled  map[api.Ref]bool          // It may be got, but not watched.
+	doubted map[api.Ref]bool          // A refusal of it is too young to be believed.
+	members map[api.Ref]source.Member // The objects that have the labels of all selections, without content.
 	watched map[source.Key]*watched
 	changed func(source.Key)
 }
@@ -45,7 +46,7 @@ type watched struct {
 func newCluster() *cluster {
 	return &cluster{
 		objects: map[api.Ref]api.Content{}, marks: map[api.Ref]*release.Marks{}, errs: map[api.Ref]error{}, denied: map[source.Key]error{},
-		refused: map[api.Ref]bool{}, polled: map[api.Ref]bool{}, doubted: map[api.Ref]bool{},
+		members: map[api.Ref]source.Member{}, refused: map[api.Ref]bool{}, polled: map[api.Ref]bool{}, doubted: map[api.Ref]bool{},
 	}
 }
 
@@ -97,6 +98,11 @@ func (c *cluster) bringLocked(key source.Key, w *watched) {
 	if err := cmp.Or(c.errs[key.Ref], c.denied[key]); err != nil {
 		// What the driver may not read on its own behalf was taken from nobody.
 		w.now.Err, w.now.Revoked = err, apierrors.IsForbidden(err) && !c.doubted[key.Ref] && key.Identity != identity.Driver()
+		return
+	}
+	if key.IsSelection() {
+		members := c.membersLocked(key.Ref)
+		w.now = source.Snapshot{Synced: true, Found: len(members) > 0, Members: members, Changed: time.Now()}
 		return
 	}
 	content, found := c.objects[key.Ref]
@@ -188,7 +194,7 @@ func (c *cluster) change(ref api.Ref, change func()) {
 	change()
 	var tell []source.Key
 	for key, w := range c.watched {
-		if key.Ref == ref && w.answered {
+		if (key.Ref == ref || key.IsSelection() && isIn(key.Ref, ref)) && w.answered {
 			c.bringLocked(key, w)
 			tell = append(tell, key)
 		}

@@ -109,7 +109,7 @@ func kindOf(err error) Kind {
 		return sources.kind()
 	case errors.As(err, &unread):
 		return unread.kind()
-	case isExhausted(err):
+	case isExhausted(err), isTooMuch(err):
 		return Exhausted
 	case errors.As(err, &foreign), errors.As(err, &link), errors.Is(err, volumefs.ErrOutside):
 		return Invalid
@@ -181,7 +181,7 @@ func (e *unreadError) kind() Kind {
 	switch {
 	case apierrors.IsForbidden(e.err):
 		return Denied
-	case isExhausted(e.err):
+	case isExhausted(e.err), isTooMuch(e.err):
 		return Exhausted
 	}
 	return NotReady
@@ -304,8 +304,11 @@ func fingerprint(err error) string {
 }
 
 // reasonOf returns the Event reason for a problem of a live volume.
-func reasonOf(kind Kind) Reason {
-	switch kind {
+func reasonOf(problem error) Reason {
+	if isTooMuch(problem) {
+		return ReasonTooMuch
+	}
+	switch kindOf(problem) {
 	case Missing:
 		return ReasonSourceMissing
 	case Denied:

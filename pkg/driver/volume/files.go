@@ -9,6 +9,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
@@ -226,6 +227,10 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 	for _, s := range spec.Sources {
 		items := int64(len(s.Items))
 		switch {
+		case s.Selection != nil:
+			bytes += source.MaxSelectedBytes
+			files += filesPerObject
+			inodes += filesPerObject + source.MaxSelected*inodesPerItem
 		case s.As != nil:
 			combined = treebuilder.MaxRendered // For all of these files together.
 			files++

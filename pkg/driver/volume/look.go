@@ -25,6 +25,7 @@ type look struct {
 	now       []source.Snapshot // Of the sources, as keys.
 	copies    []*stableCopy     // Of the sources, as keys, nil for those without; nil if no source has one.
 	then      []source.Snapshot // Of these copies, as keys.
+	members   []seen            // The members of selections that are or were released.
 	volumes   []*volume         // Whose pods have the files.
 	dispute   dispute           // Of the copies.
 }
@@ -35,6 +36,8 @@ type seen struct {
 	now  source.Snapshot
 	copy *stableCopy     // Of a source that is or was released, else nil.
 	then source.Snapshot // The state of that copy.
+	// isMember means that it is a member of a selection.
+	isMember bool
 }
 
 // look looks at all sources of the projection, and at the copies that it uses.
@@ -44,6 +47,7 @@ func (h held) look() look {
 	}
 	if len(h.copies) == 0 {
 		l.now = h.node.sources.Look(h.keys...)
+		l.members = l.releasedMembers(nil, nil)
 		return l
 	}
 	n := len(h.keys)
@@ -57,8 +61,19 @@ func (h held) look() look {
 		}
 		keys = append(keys, key)
 	}
+	var ofMembers []source.Key
+	for key, c := range h.copies {
+		if !slices.Contains(h.keys, key) {
+			ofMembers, keys = append(ofMembers, key), append(keys, c.key)
+		}
+	}
 	known := h.node.sources.Look(keys...)
-	l.now, l.then = known[:n], known[n:]
+	l.now, l.then = known[:n], known[n:2*n]
+	then := make(map[source.Key]source.Snapshot, len(ofMembers))
+	for i, key := range ofMembers {
+		then[key] = known[2*n+i]
+	}
+	l.members = l.releasedMembers(h.copies, then)
 	l.dispute = l.releases().dispute(l).after(h.dispute)
 	return l
 }
@@ -75,6 +90,11 @@ func (l look) sources() iter.Seq[seen] {
 				return
 			}
 		}
+		for _, s := range l.members {
+			if !yield(s) {
+				return
+			}
+		}
 	}
 }
 
@@ -86,38 +106,47 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 	}
 	spec, rs := l.spec, l.releases()
 	contents := make(map[api.Ref]api.Content, len(l.keys))
+	var chosen selected
 	var unread []*unreadError
 	for s := range l.sources() {
+		if s.isMember {
+			continue // Its selection has it.
+		}
 		switch evidenceOf(s.key, s.now).EffectOn(access.Use{IsLive: l.isLive, FollowsLoss: l.followsLoss()}) {
 		case access.Remove:
-			spec = spec.Forgive(s.key.Ref)
+			spec = forgive(spec, s.key)
 			continue
 		case access.Await:
 			unread = append(unread, &unreadError{key: s.key})
 			continue
 		case access.Refuse:
 			unread = append(unread, &unreadError{key: s.key, err: s.now.Err})
-			spec = spec.Forgive(s.key.Ref) // It is not known to be missing.
+			spec = forgive(spec, s.key) // It is not known to be missing.
 			continue
 		case access.Serve:
 		}
 		switch {
+		case s.key.IsSelection():
+			if err := chosen.add(l, rs, s); err != nil {
+				return treebuilder.Plan{}, nil, err
+			}
+			spec = l.forgiveLoss(spec, s.key)
 		case s.now.Found:
 			content, problem := l.content(s, rs)
 			if problem != nil {
 				unread = append(unread, problem)
-				spec = spec.Forgive(s.key.Ref)
+				spec = forgive(spec, s.key)
 				continue
 			}
 			contents[s.key.Ref] = content
 		case l.isAbsenceEarly(s): // The volume changes as a whole, so all of it waits.
 			return treebuilder.Plan{}, nil, &atomicdir.EarlyError{Until: s.now.Changed.Add(source.AbsenceTime)}
 		case l.followsLoss():
-			spec = spec.Forgive(s.key.Ref)
+			spec = forgive(spec, s.key)
 		}
 	}
-	plan, err := treebuilder.Prepare(spec, l.group, contents)
-	if len(unread) > 0 {
+	plan, err := chosen.prepare(spec, l.group, contents)
+	if unread = append(unread, chosen.unread...); len(unread) > 0 {
 		return treebuilder.Plan{}, nil, newSourcesError(unread, err)
 	}
 	return plan, contents, err
@@ -126,6 +155,17 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 // evidenceOf returns what is known about the access of a key's identity.
 func evidenceOf(key source.Key, s source.Snapshot) access.Evidence {
 	return access.Evidence{Identity: key.Identity, WasRead: s.Synced, Revoked: s.Revoked, Err: s.Err}
+}
+
+// forgive returns the spec with the sources and values of one key made optional.
+func forgive(spec api.Spec, key source.Key) api.Spec {
+	spec = spec.Forgive(key.Ref)
+	for i := range spec.Sources { // They are a copy.
+		if isOf(spec.Sources[i], key) {
+			spec.Sources[i].Optional = true
+		}
+	}
+	return spec
 }
 
 // isAbsenceEarly reports whether it is too early to count an object as deleted whose content is in
@@ -173,9 +213,11 @@ func (l look) withLosses(err error) error {
 	return err
 }
 
-// noRoom returns an error if there is no room for the new content of a source of the volume.
+// noRoom returns an error if there is no room for the new content of a source of the volume, or if
+// a selection has too much.
 func (l look) noRoom() error {
-	if problem, _ := l.firstUnread(isExhausted); problem != nil {
+	isNoRoom := func(err error) bool { return isExhausted(err) || isTooMuch(err) }
+	if problem, _ := l.firstUnread(isNoRoom); problem != nil {
 		return problem
 	}
 	return nil

@@ -20,7 +20,7 @@ const parsers = 2
 // resyncJitter spreads the syncs without cause over half an interval more.
 const resyncJitter = 0.5
 
-// Config is what a manager needs. Every field but the last is required.
+// Config is what a manager needs. Every field but the last two is required.
 type Config struct {
 	Sources   Sources
 	Authority Authority
@@ -41,6 +41,8 @@ type Config struct {
 	Node string
 	// ShareVolumes lets equal volumes have one file system. It may be false.
 	ShareVolumes bool
+	// Selections lets sources select objects by label. It may be false.
+	Selections bool
 }
 
 // Manager publishes and unpublishes the volumes of the node, and keeps their files current.

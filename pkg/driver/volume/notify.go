@@ -24,6 +24,8 @@ type reported struct {
 	problem string       // The fingerprint of the last problem; empty for none.
 	polled  []source.Key // The sources that are polled.
 	leftOut string       // The keys that mount points leave no place for; empty for none.
+	// collisions are the keys of selected objects that have no file; empty for none.
+	collisions string
 }
 
 // outcome is how the sync of a live projection ended.
@@ -53,7 +55,7 @@ func (h held) reportTo(ctx context.Context, v *volume, o outcome) {
 	case o.problem != nil && v.events.problem != before:
 		klog.FromContext(ctx).Error(o.problem, "A live volume is not current: "+o.consequence,
 			logkeys.VolumeID, v.record.VolumeID, logkeys.Pod, v.record.Pod)
-		h.node.event(v, reasonOf(kindOf(o.problem)), "%s: %v", o.consequence, o.problem)
+		h.node.event(v, reasonOf(o.problem), "%s: %v", o.consequence, o.problem)
 	case o.problem == nil && before != "":
 		h.node.event(v, ReasonProjected, "the files are current again")
 	case o.problem == nil && o.result == ResultWritten:
@@ -79,12 +81,16 @@ func (h held) reportPolled(polled []source.Key) {
 // reportLeftOut writes an Event for each volume when other keys than before have no file, because
 // mount points have their places.
 func (h held) reportLeftOut() {
-	leftOut := strings.Join(h.facts.leftOut, ", ")
+	leftOut, collisions := strings.Join(h.facts.leftOut, ", "), strings.Join(h.facts.collisions, ", ")
 	for _, v := range h.volumes {
 		if leftOut != "" && leftOut != v.events.leftOut {
 			h.node.event(v, ReasonPathTaken, "left out, because mountPoints keeps the place: %s", leftOut)
 		}
 		v.events.leftOut = leftOut
+		if collisions != "" && collisions != v.events.collisions {
+			h.node.event(v, ReasonPathTaken, "left out of the selected objects: %s", collisions)
+		}
+		v.events.collisions = collisions
 	}
 }
 

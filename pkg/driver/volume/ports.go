@@ -150,6 +150,8 @@ const (
 	ReasonFrozen Reason = "Frozen"
 	// ReasonNoRoom: the node has no memory left for a change.
 	ReasonNoRoom Reason = "NoRoom"
+	// ReasonTooMuch: selections of a volume match more than it can have.
+	ReasonTooMuch Reason = "TooMuchSelected"
 	// ReasonFailed: a change could not be projected for another cause.
 	ReasonFailed Reason = "ProjectionFailed"
 )

@@ -105,6 +105,7 @@ func (p *projection) setSpec(pod api.Pod, spec api.Spec, choose func(api.Pod, ap
 	for _, ref := range spec.Refs() {
 		p.keys = append(p.keys, source.Key{Identity: choose(pod, ref), Ref: ref})
 	}
+	p.keys = append(p.keys, selectionKeys(pod, spec, choose)...)
 	p.shape = shape{
 		files: digestOf(struct {
 			Namespace string

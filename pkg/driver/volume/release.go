@@ -34,6 +34,7 @@ func (h held) follow() (look, error) {
 // adaptCopies uses the copies of the sources that a look shows as released, and no others. It
 // reports whether these are others than those in the look.
 func (h held) adaptCopies(l look) (isOther bool, err error) {
+	isOther = h.dropCopies(l)
 	for s := range l.sources() {
 		switch isFollowed := s.copy != nil; {
 		case !s.now.Found || isFollowed == isReleased(s.now):
@@ -49,6 +50,20 @@ func (h held) adaptCopies(l look) (isOther bool, err error) {
 		}
 	}
 	return isOther, nil
+}
+
+// dropCopies ends the use of the copies whose objects have left their selections.
+func (h held) dropCopies(l look) (isOther bool) {
+	for key, c := range h.copies {
+		isSource := slices.Contains(h.keys, key)
+		isMember := slices.ContainsFunc(l.members, func(s seen) bool { return s.key == key })
+		if !isSource && !isMember {
+			isOther = true
+			h.node.registry.removeCopy(h, key, c)
+			c.giveBack()
+		}
+	}
+	return isOther
 }
 
 func (h held) beginCopy(key source.Key) (err error) {
@@ -90,7 +105,7 @@ type released struct {
 
 // releases returns the sources that are or were released.
 func (l look) releases() releases {
-	if l.copies == nil {
+	if l.copies == nil && len(l.members) == 0 {
 		return releases{}
 	}
 	rs := releases{volumes: l.volumes, sources: make(map[api.Ref]struct{}, len(l.keys)), of: map[api.Ref]*released{}}

@@ -23,6 +23,7 @@ const (
 type facts struct {
 	bytes       int64     // Of the files.
 	leftOut     []string  // The keys that have no file, because mount points have their places.
+	collisions  []string  // The keys of selected objects that have no file because of their paths.
 	projectedAt time.Time // When the files last changed; zero for not in this run.
 	checkedAt   time.Time // When the files were last known to be current; zero for not in this run.
 	troubled    time.Time // When the problem began; zero for none.
@@ -183,7 +184,9 @@ func (h held) describeProblem(v *volume, l look) *statusz.Problem {
 func describeSources(asked []api.Source, l look) []statusz.Source {
 	known := make(map[api.Ref]seen, len(l.keys))
 	for s := range l.sources() {
-		known[s.key.Ref] = s
+		if !s.isMember { // A source may name a member too.
+			known[s.key.Ref] = s
+		}
 	}
 	all := make([]statusz.Source, 0, len(asked))
 	for _, a := range asked {

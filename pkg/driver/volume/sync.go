@@ -97,7 +97,7 @@ func (h held) project(l look) (Result, error) {
 		return ResultFailed, err
 	}
 	h.facts.bytes = int64(t.Size())
-	h.facts.leftOut = plan.LeftOut()
+	h.facts.leftOut, h.facts.collisions = plan.LeftOut(), plan.Collisions()
 	h.storeMountPoints(plan.MountPoints())
 	h.noteCopies(l)
 	h.recordApplied(contents, result)

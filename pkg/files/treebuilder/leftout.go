@@ -26,14 +26,7 @@ func (d *draft) isFree(src api.Source, key, path string) bool {
 // LeftOut returns the keys that have no file because their places belong to mount points, sorted.
 // After 20 of them a last text counts the rest. The list is the caller's.
 func (p Plan) LeftOut() []string {
-	if len(p.leftOut) == 0 {
-		return nil
-	}
-	all := slices.Compact(slices.Sorted(slices.Values(p.leftOut)))
-	if more := len(all) - maxProblems; more > 0 {
-		all = append(all[:maxProblems], fmt.Sprintf("and %d more", more))
-	}
-	return all
+	return bounded(p.leftOut)
 }
 
 // mountPoints returns the mount points of a spec, sorted: those that it always has, and those for

@@ -36,6 +36,8 @@ type Plan struct {
 	rendered map[string]renderedFile // By path.
 	secrets  []string                // See HasSecretValues.
 	leftOut  []string                // See LeftOut.
+	// See Collisions.
+	collisions []string
 }
 
 // Prepare merges the sources of spec, in order, into one tree. A ref that is not in contents does
@@ -45,15 +47,26 @@ type Plan struct {
 // or a name without a value, an *[UnsupportedError] if a rendered file cannot hold a key or value,
 // or a *[tree.ConflictError] if the paths of two files collide.
 func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Plan, error) {
+	return PrepareSelected(spec, fsGroup, contents, nil)
+}
+
+// PrepareSelected is [Prepare] for a spec that has selections.
+func PrepareSelected(
+	spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content, selected Selected,
+) (Plan, error) {
 	d := draft{defaultMode: spec.DefaultMode, files: map[string]tree.File{}, mountPoints: spec.MountPoints}
 	if fsGroup != nil && spec.UID == nil {
 		d.added = groupReads
 	}
 	d.readValues(spec, contents)
+	if len(selected) > 0 {
+		d.named = map[string]int{}
+	}
 	for i, src := range spec.Sources {
-		d.field = fieldOfItems(spec, i)
+		d.source, d.field = i, fieldOfItems(spec, i)
 		content, found := contents[src.Ref]
 		switch {
+		case src.Selection != nil: // See addSelected.
 		case !found && !src.Optional:
 			d.missing.add(fmt.Sprintf("%s %q not found", src.Ref.Kind.Resource(), src.Ref.Name))
 		case src.As == nil:
@@ -62,6 +75,7 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 			d.addCombined(src, content)
 		}
 	}
+	d.addSelected(spec, selected)
 	switch {
 	case d.missing.any():
 		return Plan{}, &MissingError{d.missing}
@@ -78,7 +92,9 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 	}
 	setOwners(&t, spec, fsGroup)
 	t.MountPoints = mountPoints(spec, t.Files)
-	return Plan{tree: t, rendered: d.rendered, secrets: d.secrets, leftOut: d.leftOut}, nil
+	return Plan{
+		tree: t, rendered: d.rendered, secrets: d.secrets, leftOut: d.leftOut, collisions: d.collisions,
+	}, nil
 }
 
 // draft is what the sources so far make of a volume, by path. A later file replaces an earlier one.
@@ -89,6 +105,10 @@ type draft struct {
 	mountPoints []string // Where no file may be.
 	leftOut     []string // The keys whose places these are.
 	field       string   // Where the items of the source at hand stand in the attributes.
+	collisions  []string // See [Plan.Collisions].
+	// named has the source of each file of a named object. It is nil if there are no selections.
+	named       map[string]int
+	source      int // The one that is being added.
 	rendered    map[string]renderedFile
 	secrets     []string
 	values      values
@@ -112,6 +132,9 @@ func (d *draft) addFile(f tree.File, mode *fs.FileMode) {
 		f.Mode |= d.added
 	}
 	d.files[f.Path] = f
+	if d.named != nil {
+		d.named[f.Path] = d.source
+	}
 	delete(d.rendered, f.Path)
 }
 

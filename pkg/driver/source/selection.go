@@ -1,0 +1,130 @@
+package source
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+)
+
+// The most that a selection may have, and all selections of a volume together.
+const (
+	MaxSelected      = 1000
+	MaxSelectedBytes = 16 << 20
+)
+
+// TooMuchError means that a selector matches more than a volume can have. The members are the last
+// ones that were not too many.
+type TooMuchError struct {
+	// Objects and Bytes are what was read until it was too much. There may be more.
+	Objects, Bytes int
+}
+
+func (e *TooMuchError) Error() string {
+	return fmt.Sprintf("labelSelector selects too much: at least %d objects with %.1f MiB, and the most for a volume is "+
+		"%d objects and %d MiB; select fewer, or use more volumes", e.Objects, float64(e.Bytes)/(1<<20), MaxSelected,
+		MaxSelectedBytes>>20)
+}
+
+// Member is one object of a selection.
+type Member struct {
+	Content api.Content
+	// Created is when the object was created, by the API server's clock and in whole seconds.
+	Created time.Time
+	// Annotations are those of the object, without the one in which kubectl stores what it applied.
+	// Values that are too long for a path are cut.
+	Annotations map[string]string
+	// Release is as in a [Snapshot].
+	Release *release.Marks
+	// Gone is when the object was deleted; zero for one that exists. An object that is gone for
+	// [AbsenceTime] is no member any more.
+	Gone time.Time
+}
+
+// The limits of the annotations of a member, and its memory.
+const (
+	longestAnnotation = 4<<10 + 1
+	appliedByKubectl  = "kubectl.kubernetes.io/last-applied-configuration"
+	bytesPerMember    = 1 << 10 // Besides its content, annotations and marks.
+)
+
+// memberFrom returns a member as an object of one of the kinds is now.
+func memberFrom(o metav1.Object) Member {
+	content := contentOf(o)
+	m := Member{
+		Content: content, Created: o.GetCreationTimestamp().Time,
+		Release: release.MarksOf(o.GetAnnotations(), o.GetLabels(), content.Data),
+	}
+	for name, value := range o.GetAnnotations() {
+		if name == appliedByKubectl {
+			continue
+		}
+		if m.Annotations == nil {
+			m.Annotations = map[string]string{}
+		}
+		if len(value) > longestAnnotation {
+			value = strings.Clone(value[:longestAnnotation]) // The rest of it is not stored.
+		}
+		m.Annotations[name] = value
+	}
+	return m
+}
+
+// cost returns how much memory it takes to store the member.
+func (m Member) cost() int64 {
+	size := int64(bytesPerMember + m.Release.Size())
+	for key, value := range m.Content.Data {
+		size += bytesPerKey + int64(len(key)+len(value))
+	}
+	for name, value := range m.Annotations {
+		size += bytesPerKey + int64(len(name)+len(value))
+	}
+	return size
+}
+
+// isSameAs reports whether both are the same version of an object.
+func (m Member) isSameAs(other Member) bool {
+	return m.Content.UID == other.Content.UID && m.Content.ResourceVersion == other.Content.ResourceVersion
+}
+
+// compareAge orders members: older ones first, then by namespace and name.
+func compareAge(a, b Member) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Content.Ref.Namespace, b.Content.Ref.Namespace),
+		cmp.Compare(a.Content.Ref.Name, b.Content.Ref.Name))
+}
+
+// contentOfAll returns what stands for all members: a version that differs if one of them does.
+func contentOfAll(ref api.Ref, members []Member) api.Content {
+	all := api.Content{Ref: ref}
+	h := sha256.New()
+	for _, m := range members {
+		_, _ = fmt.Fprintln(h, m.Content.Ref.Namespace, m.Content.Ref.Name, m.Content.UID, m.Content.ResourceVersion)
+		if m.Content.ChangedAt.After(all.ChangedAt) {
+			all.ChangedAt = m.Content.ChangedAt
+		}
+	}
+	all.ResourceVersion = hex.EncodeToString(h.Sum(nil))
+	return all
+}
+
+// selectorOf returns the selector of requests for a selection; empty for one object. Stable copies
+// of released objects never match: they have the labels of their object.
+func selectorOf(key Key) string {
+	if !key.IsSelection() {
+		return ""
+	}
+	parts := []string{"!" + release.StableLabel}
+	if key.Selector != "" {
+		parts = append(parts, key.Selector)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ",")
+}

@@ -1,0 +1,170 @@
+package volume
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
+)
+
+// refsOf returns what the API server is asked for to serve a selection: all objects of the kind in
+// each namespace.
+func refsOf(src api.Source) []api.Ref {
+	refs := make([]api.Ref, 0, len(src.Selection.Namespaces))
+	for _, namespace := range src.Selection.Namespaces {
+		if namespace == api.AllNamespaces {
+			namespace = ""
+		}
+		refs = append(refs, src.Ref.In(namespace))
+	}
+	return refs
+}
+
+// selectionKeys returns the selections of a volume of the pod, each once.
+func selectionKeys(pod api.Pod, spec api.Spec, choose func(api.Pod, api.Ref) identity.Identity) (keys []source.Key) {
+	for _, src := range spec.Sources {
+		if src.Selection == nil {
+			continue
+		}
+		for _, ref := range refsOf(src) {
+			key := source.Key{Identity: choose(pod, ref), Ref: ref, Selector: src.Selection.Selector}
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// isOf reports whether a source has the objects of a key.
+func isOf(src api.Source, key source.Key) bool {
+	if !key.IsSelection() || src.Selection == nil {
+		return !key.IsSelection() && src.Selection == nil && src.Ref == key.Ref
+	}
+	return src.Selection.Selector == key.Selector && slices.Contains(refsOf(src), key.Ref)
+}
+
+// memberKey returns the key of one member of a selection, as if it were a named source.
+func memberKey(of source.Key, m source.Member) source.Key {
+	return source.Key{Identity: of.Identity, Ref: m.Content.Ref}
+}
+
+// releasedMembers returns the members of selections that are or were released, as if each were a
+// source.
+func (l look) releasedMembers(copies map[source.Key]*stableCopy, then map[source.Key]source.Snapshot) (all []seen) {
+	for i, key := range l.keys {
+		for _, m := range l.now[i].Members {
+			of := memberKey(key, m)
+			s := seen{key: of, isMember: true, copy: copies[of], now: source.Snapshot{
+				Synced: true, Found: true, Content: m.Content, Release: m.Release, Changed: l.now[i].Changed,
+			}}
+			if s.copy == nil && !isReleased(s.now) {
+				continue
+			}
+			s.then = then[of]
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// selected collects the objects of the selections of one plan. The zero value is ready.
+type selected struct {
+	objects  treebuilder.Selected
+	versions []api.Content // One for each selection: see addMembers.
+	unread   []*unreadError
+	count    int
+	bytes    int
+}
+
+// add adds the members of one selection in a look. It returns an [atomicdir.EarlyError] for a while
+// after a restart: an object that was deleted just before may be about to be created again.
+func (c *selected) add(l look, rs releases, s seen) error {
+	if until := s.now.Changed.Add(source.AbsenceTime); l.isLive && l.projected == nil && time.Now().Before(until) {
+		return &atomicdir.EarlyError{Until: until}
+	}
+	c.versions = append(c.versions, c.addMembers(l, rs, s))
+	return nil
+}
+
+// addMembers adds the members, and returns what stands for their contents: a version that differs
+// if one of them does.
+func (c *selected) addMembers(l look, rs releases, s seen) api.Content {
+	h := sha256.New()
+	all := api.Content{Ref: s.key.Ref.Named(" " + s.key.Selector)} // No object has such a name.
+	for _, m := range s.now.Members {
+		if !l.isLive && !m.Gone.IsZero() {
+			continue // A new volume has no files of it.
+		}
+		content, problem := l.memberContent(rs, memberKey(s.key, m), m)
+		if problem != nil {
+			c.unread = append(c.unread, problem)
+			continue
+		}
+		c.count++
+		c.bytes += content.Size()
+		_, _ = fmt.Fprintln(h, content.Ref.Namespace, content.Ref.Name, content.UID, content.ResourceVersion)
+		if content.ChangedAt.After(all.ChangedAt) {
+			all.ChangedAt = content.ChangedAt
+		}
+		m.Content = content
+		c.addObject(l.spec.Sources, s.key, m)
+	}
+	all.ResourceVersion = hex.EncodeToString(h.Sum(nil))
+	return all
+}
+
+// addObject adds a member to each source that has it.
+func (c *selected) addObject(sources []api.Source, key source.Key, m source.Member) {
+	if c.objects == nil {
+		c.objects = treebuilder.Selected{}
+	}
+	for i, src := range sources {
+		if isOf(src, key) {
+			folder := m.Annotations[src.Selection.FolderAnnotation]
+			c.objects[i] = append(c.objects[i], treebuilder.Object{Content: m.Content, Created: m.Created, Folder: folder})
+		}
+	}
+}
+
+// prepare plans the files, unless the volume would have too much. It adds what stands for the
+// selections to the contents.
+func (c *selected) prepare(spec api.Spec, group *int, contents map[api.Ref]api.Content) (treebuilder.Plan, error) {
+	if c.count > source.MaxSelected || c.bytes > source.MaxSelectedBytes {
+		return treebuilder.Plan{}, &source.TooMuchError{Objects: c.count, Bytes: c.bytes}
+	}
+	for _, version := range c.versions {
+		contents[version.Ref] = version
+	}
+	return treebuilder.PrepareSelected(spec, group, contents, c.objects)
+}
+
+// memberContent returns the content of a member for the pods of the projection.
+func (l look) memberContent(rs releases, key source.Key, m source.Member) (api.Content, *unreadError) {
+	at := slices.IndexFunc(l.members, func(other seen) bool { return other.key == key })
+	if at < 0 {
+		return m.Content, nil
+	}
+	return l.content(l.members[at], rs)
+}
+
+// forgiveLoss returns the spec with a selection made optional, if files go with their objects.
+func (l look) forgiveLoss(spec api.Spec, key source.Key) api.Spec {
+	if !l.followsLoss() {
+		return spec
+	}
+	return forgive(spec, key)
+}
+
+func isTooMuch(err error) bool {
+	_, ok := errors.AsType[*source.TooMuchError](err)
+	return ok
+}
