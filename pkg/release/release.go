@@ -78,6 +78,10 @@ func Digest(data map[string][]byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// Undone is a key of [Exposure.With] that is no object's name. With it, an edit of several objects
+// that was taken back after its promotion differs from the release that promoted it.
+const Undone = "undone"
+
 // Position returns where a pod stands, from 0 to below 1. A pod is at another place for each
 // digest, so that not the same pods are first every time.
 func Position(podUID, digest string) float64 {

@@ -243,6 +243,11 @@ func (s *snapshot) readNames(target string) error {
 		return err
 	}
 	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), "..kept-") { // The empty inode of a file that may come back.
+			if info, err := entry.Info(); err != nil || info.Size() == 0 {
+				continue
+			}
+		}
 		if strings.HasPrefix(entry.Name(), "..") {
 			s.reserved = append(s.reserved, entry.Name())
 			continue

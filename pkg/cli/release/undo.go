@@ -69,7 +69,8 @@ func (o *act) undoOnce(ctx context.Context, client kubernetes.Interface, p pair)
 	e := release.Exposure{State: release.Reverted, Since: time.Now().UTC(), Reason: o.because}
 	together := map[string]string{}
 	if len(all) > 1 {
-		e.With = map[string]string{}
+		// With the same names and versions it would stand for the release that promoted them.
+		e.With = map[string]string{release.Undone: e.Since.Format(time.RFC3339Nano)}
 		for _, one := range all {
 			name := release.NameOf(one.Source.Ref)
 			e.With[name], together[name] = one.Source.Version, one.Copy.Version
