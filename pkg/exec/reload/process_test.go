@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// start starts a program of a name that writes a line to a file for each signal HUP.
-func start(t *testing.T, name string) (pid int, hups func() int) {
+// start starts a program of a name that writes a line to a file for each signal USR1.
+func start(t *testing.T, name string) (pid int, signals func() int) {
 	t.Helper()
 	dir := t.TempDir()
 	shell, err := exec.LookPath("sh")
@@ -23,7 +23,7 @@ func start(t *testing.T, name string) (pid int, hups func() int) {
 		t.Fatal(err)
 	}
 	log := filepath.Join(dir, "log")
-	script := fmt.Sprintf("trap 'echo hup >> %[1]s' HUP; echo ready > %[1]s; while :; do sleep 0.05; done", log)
+	script := fmt.Sprintf("trap 'echo usr1 >> %[1]s' USR1; echo ready > %[1]s; while :; do sleep 0.05; done", log)
 	cmd := exec.CommandContext(t.Context(), shell, "-c", script)
 	cmd.Args[0] = "/opt/" + name
 	if err := cmd.Start(); err != nil {
@@ -38,7 +38,7 @@ func start(t *testing.T, name string) (pid int, hups func() int) {
 		return strings.Count(string(data), text)
 	}
 	eventually(t, "it is ready", func() bool { return count("ready") == 1 })
-	return cmd.Process.Pid, func() int { return count("hup") }
+	return cmd.Process.Pid, func() int { return count("usr1") }
 }
 
 func eventually(t *testing.T, what string, isSo func() bool) {
@@ -57,7 +57,7 @@ func TestSignals(t *testing.T) {
 	pid, ofOld := start(t, name)
 	time.Sleep(20 * time.Millisecond) //nolint:forbidigo // The kernel counts the starts of processes in ticks.
 	_, ofYoung := start(t, name)
-	if err := (Target{Name: name, Proc: "/proc"}).Signal(syscall.SIGHUP); err != nil {
+	if err := (Target{Name: name, Proc: "/proc"}).Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the oldest has a signal", func() bool { return ofOld() == 1 })
@@ -65,7 +65,7 @@ func TestSignals(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := (Target{PIDFile: file, Proc: "/proc"}).Signal(syscall.SIGHUP); err != nil {
+	if err := (Target{PIDFile: file, Proc: "/proc"}).Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the same has a second one", func() bool { return ofOld() == 2 })
@@ -99,7 +99,7 @@ func TestNoProcess(t *testing.T) {
 		"this process itself": {Target{PIDFile: write("self", strconv.Itoa(os.Getpid()))}, true, "shareProcessNamespace"},
 	} {
 		tt.target.Proc = "/proc"
-		err := tt.target.Signal(syscall.SIGHUP)
+		err := tt.target.Signal(syscall.SIGUSR1)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, ErrNotUp) == tt.isUp {
 			t.Errorf("%s: %v, want %q, and that it is up: %t", name, err, tt.want, tt.isUp)
 		}
