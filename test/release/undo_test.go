@@ -75,10 +75,10 @@ func (s *site) awaitKept(name, key, value string) {
 			return err
 		}
 		former, err := release.ParseFormer(m.Annotations[release.FormerAnnotation])
-		if newest, _ := former.Newest(); err != nil || newest.Digest != release.Digest(data) {
-			return fmt.Errorf("%v (%v), want that %s=%s is kept", former, err, key, value)
+		if newest, _ := former.Newest(); err == nil && newest.Digest != release.Digest(data) {
+			err = fmt.Errorf("%v, want that %s=%s is kept", former, key, value)
 		}
-		return nil
+		return err
 	})
 }
 

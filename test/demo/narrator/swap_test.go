@@ -32,7 +32,7 @@ func TestChange(t *testing.T) {
 	}
 	change := func() error {
 		err := put("..2")
-		time.Sleep(200 * time.Millisecond)
+		<-time.After(200 * time.Millisecond)
 		return err
 	}
 	var said strings.Builder
