@@ -7,7 +7,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// TestMistakesInMountPoints are told with the number of the entry.
+// TestMistakesInMountPoints: each mistake names the entry by its number.
 func TestMistakesInMountPoints(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ in, want string }{

@@ -239,7 +239,7 @@ func TestWatchNamesPods(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a person who ends the command is not told of a time that is not over.
+// TestInterrupted: the error of a command that a person ends does not name the time limit.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	s := scene{annotation: "{}", state: release.Progressing, shown: []string{"a"}, pods: []*corev1.Pod{webPod("a", corev1.ConditionTrue)}, versions: map[string]string{"a": "8"}}

@@ -83,7 +83,7 @@ func errNoCopy(p pair) error {
 		p.Source.Ref)
 }
 
-// taken explains that an object with the name of a stable copy is none.
+// taken returns the error for an object that has the name of a stable copy and not its label.
 func taken(ref api.Ref) string {
 	return fmt.Sprintf("%s has the name of the stable copy, but not the label %s: %s: no edit reaches more pods; "+
 		"label it again if it is the copy, else delete it",

@@ -325,7 +325,7 @@ func (r *reviewer) wantAsked(ref api.Ref) {
 	}
 }
 
-// TestSelectionsAreListedAndWatched: whoever may get single objects may not have all of a kind.
+// TestSelectionsAreListedAndWatched: a right to get single objects is not enough to select by label.
 func TestSelectionsAreListedAndWatched(t *testing.T) {
 	t.Parallel()
 	type status = authorizationv1.SubjectAccessReviewStatus

@@ -24,7 +24,7 @@ type collector struct {
 
 	mu      sync.Mutex // Guards the fields below; never held while waiting, calling out, or taking the cache's lock.
 	members map[api.Ref]Member
-	// staged are the members of a list that is being read; nil while there is none.
+	// staged are the members of the list that is being read; nil between lists.
 	staged map[api.Ref]Member
 	total  totals // Of members.
 	coming totals // Of staged. Its cost is that of the members that differ.

@@ -106,7 +106,7 @@ func TestNoProcess(t *testing.T) {
 	}
 }
 
-// TestRun: the exit code is all that is told, and a command that does not end is killed with its children.
+// TestRun: the error has the exit code alone, and a command that does not end is killed with its children.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	if err := Run(t.Context(), []string{"true"}); err != nil {
