@@ -93,8 +93,8 @@ type heal struct {
 // stable that pods that were Ready did not have in their files for the time of a step, unless a person or the annotation says
 // so. Every now and then everything heals: then each pod has what the stable copies say, and in the end a good edit.
 func TestReleasesSurviveAnything(t *testing.T) { // It is alone on the cluster, whose API server goes away.
-	seed := asked(t, "LIVECONFIG_SEED", rand.Uint64(), func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) })
-	lasts := asked(t, "LIVECONFIG_SOAK_TIME", time.Duration(soak.Rounds(usualSeconds, soakSeconds))*time.Second, time.ParseDuration)
+	seed := soak.Asked(t, "LIVECONFIG_SEED", rand.Uint64(), func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) })
+	lasts := soak.Asked(t, "LIVECONFIG_SOAK_TIME", time.Duration(soak.Rounds(usualSeconds, soakSeconds))*time.Second, time.ParseDuration)
 	t.Logf("LIVECONFIG_SEED=%d", seed)
 	s := newSurvival(t, seed)
 	ctx, stop := context.WithCancel(t.Context())
@@ -120,20 +120,6 @@ func TestReleasesSurviveAnything(t *testing.T) { // It is alone on the cluster, 
 	}
 	s.rest()
 	s.converge()
-}
-
-// asked returns what a variable of the environment says, if it is set.
-func asked[T any](t *testing.T, variable string, usual T, parse func(text string) (T, error)) T {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return usual
-	}
-	value, err := parse(text)
-	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
-	return value
 }
 
 func dataOf(key string) func(number int) map[string]string {

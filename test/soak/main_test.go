@@ -62,27 +62,13 @@ func surviveAnything(r *run, d time.Duration) {
 
 func seed(t *testing.T) uint64 {
 	t.Helper()
-	return asked(t, "LIVECONFIG_SEED", rand.Uint64(), func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) })
+	return soak.Asked(t, "LIVECONFIG_SEED", rand.Uint64(), func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) })
 }
 
 func duration(t *testing.T) time.Duration {
 	t.Helper()
 	usual := time.Duration(soak.Rounds(usualSeconds, soakSeconds)) * time.Second
-	return asked(t, "LIVECONFIG_SOAK_TIME", usual, time.ParseDuration)
-}
-
-// asked returns what a variable of the environment says, if it is set.
-func asked[T any](t *testing.T, variable string, usual T, parse func(text string) (T, error)) T {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return usual
-	}
-	value, err := parse(text)
-	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
-	return value
+	return soak.Asked(t, "LIVECONFIG_SOAK_TIME", usual, time.ParseDuration)
 }
 
 // must ends the test at an error.
