@@ -45,6 +45,11 @@ type Stored struct {
 	At time.Time `json:"at"`
 	// Key has the content in the object; empty for one that is too large to be kept.
 	Key string `json:"key,omitempty"`
+	// Release stands for the release of several objects that promoted it, as among [Partners]; empty
+	// for a release of one object.
+	Release string `json:"release,omitempty"`
+	// IsAhead: it is kept before the stable copies get it, and is not known to be in this one.
+	IsAhead bool `json:"ahead,omitempty"`
 }
 
 // ParseFormer reads the value of [FormerAnnotation]. An empty text is the zero Former.
@@ -76,21 +81,30 @@ func (f Former) String() string {
 
 // Newest returns the stable content that pods had last; false for none.
 func (f Former) Newest() (Stored, bool) {
-	if len(f.Contents) == 0 {
+	return f.first(func(s Stored) bool { return !s.IsAhead })
+}
+
+// Of returns the content of a release of several objects, whether it is known to be stable or not;
+// false for none.
+func (f Former) Of(id string) (Stored, bool) {
+	return f.first(func(s Stored) bool { return id != "" && s.Release == id })
+}
+
+func (f Former) first(is func(Stored) bool) (Stored, bool) {
+	i := slices.IndexFunc(f.Contents, is)
+	if i < 0 {
 		return Stored{}, false
 	}
-	return f.Contents[0], true
+	return f.Contents[i], true
 }
 
 // Before returns the content that was stable before another one, and was not taken back; false for
 // none that is kept.
 func (f Former) Before(digest string) (Stored, bool) {
-	for _, s := range f.Contents {
-		if _, isEnded := f.EndOf(s.Digest); s.Digest != digest && s.Key != "" && !isEnded {
-			return s, true
-		}
-	}
-	return Stored{}, false
+	return f.first(func(s Stored) bool {
+		_, isEnded := f.EndOf(s.Digest)
+		return s.Digest != digest && s.Key != "" && !isEnded && !s.IsAhead
+	})
 }
 
 // EndOf returns how the last edit with that content ended; false if it was neither refused nor
@@ -103,12 +117,19 @@ func (f Former) EndOf(digest string) (Entry, bool) {
 	return f.Ended[i], true
 }
 
-// With returns what is known when a content has become stable. It is the newest one, whatever it
-// was before.
+// With returns what is known when a content has become stable, or is about to. It is the newest one,
+// whatever it was before. One that was ahead and did not become stable is forgotten.
 func (f Former) With(s Stored) Former {
-	isSame := func(other Stored) bool { return other.Digest == s.Digest }
-	contents := append([]Stored{s}, slices.DeleteFunc(slices.Clone(f.Contents), isSame)...)
-	ended := slices.DeleteFunc(slices.Clone(f.Ended), func(e Entry) bool { return e.Digest == s.Digest })
+	if before, _ := f.first(func(other Stored) bool { return other.Digest == s.Digest }); s.Release == "" {
+		s.Release = before.Release
+	}
+	contents := append([]Stored{s}, slices.DeleteFunc(slices.Clone(f.Contents), func(other Stored) bool {
+		return other.Digest == s.Digest || other.IsAhead
+	})...)
+	ended := f.Ended
+	if !s.IsAhead {
+		ended = slices.DeleteFunc(slices.Clone(f.Ended), func(e Entry) bool { return e.Digest == s.Digest })
+	}
 	return Former{Contents: contents[:min(len(contents), MostFormer)], Ended: ended}
 }
 

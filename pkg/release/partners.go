@@ -62,7 +62,7 @@ func (p Partners) Promoted(e Exposure) Partners {
 		p = nil
 	}
 	for name := range e.With {
-		p = p.With(name, e.release())
+		p = p.With(name, e.Release())
 	}
 	return p
 }
@@ -70,7 +70,7 @@ func (p Partners) Promoted(e Exposure) Partners {
 // IsOf reports whether a copy with these partners was last promoted together with the named object
 // by the release that an exposure is of.
 func (p Partners) IsOf(name string, e Exposure) bool {
-	return len(e.With) > 0 && p[name] == e.release()
+	return len(e.With) > 0 && p[name] == e.Release()
 }
 
 // With returns the partners with a release together with one more object.
@@ -88,5 +88,9 @@ func (p Partners) With(name, id string) Partners {
 // one for each of them.
 const releaseLength = 16
 
-// release returns what stands for a release of several objects among partners.
-func (e Exposure) release() string { return e.Together()[:releaseLength] }
+// Release returns what stands for a release of several objects among partners; empty for one
+// object.
+func (e Exposure) Release() string {
+	together := e.Together()
+	return together[:min(len(together), releaseLength)]
+}

@@ -216,6 +216,10 @@ type Entry struct {
 	Reason  string    `json:"reason,omitempty"`
 }
 
+func (e Entry) isSame(other Entry) bool {
+	return e.Digest == other.Digest && e.Outcome == other.Outcome && e.At.Equal(other.At) && e.Reason == other.Reason
+}
+
 // Promoted is the outcome of a release whose candidate all pods have.
 const Promoted = "Promoted"
 
@@ -237,12 +241,16 @@ func ParseHistory(text string) ([]Entry, error) {
 	return entries, nil
 }
 
-// AddEntry returns the value of [HistoryAnnotation] with one more entry, without the oldest ones. A
-// value that cannot be read begins again.
+// AddEntry returns the value of [HistoryAnnotation] with one more entry, without the oldest ones. The
+// newest entry is not added again: an exposure that has ended may be written several times. A value
+// that cannot be read begins again.
 func AddEntry(text string, e Entry) string {
 	entries, err := ParseHistory(text)
 	if err != nil {
 		entries = nil
+	}
+	if len(entries) > 0 && entries[0].isSame(e) {
+		return text
 	}
 	entries = append([]Entry{e}, entries...)
 	written, err := json.Marshal(entries[:min(len(entries), mostEntries)])

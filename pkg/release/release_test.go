@@ -148,6 +148,11 @@ func TestHistory(t *testing.T) {
 	if err != nil || len(entries) != 10 || entries[0].Digest != "11" || entries[9].Digest != "2" {
 		t.Errorf("history = %v, %v; want the ten newest, newest first", entries, err)
 	}
+	frozen := release.Entry{Digest: "12", Outcome: string(release.Frozen), At: time.Unix(10, 0).UTC(), Reason: "wait"}
+	once := release.AddEntry(text, frozen)
+	if twice := release.AddEntry(once, frozen); twice != once || once == text {
+		t.Errorf("history = %s, want the last entry once", twice)
+	}
 	if _, err := release.ParseHistory("{"); err == nil {
 		t.Error("what is no history is read as one")
 	}

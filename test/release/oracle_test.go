@@ -45,6 +45,8 @@ type copyHistory struct {
 	data     func(number int) map[string]string // The content of an edit.
 	// mayHave says of an edit that no rule allows whether a state shows it for another reason.
 	mayHave func(number int, s copyState) bool
+	// beside are the other objects of its group.
+	beside []*copyHistory
 
 	mu     sync.Mutex // Guards the fields below.
 	states []copyState
@@ -306,12 +308,13 @@ func (o *oracle) judge() {
 }
 
 // unexplained returns the first observation of a pod that no state explains, and the state of the one before; -1 for none. A
-// candidate that a pod had and lost comes back by a later state only: no test makes an edit twice.
+// candidate that a pod had and lost comes back by a later state only, because no test makes an edit twice, unless the copy of
+// another object of its group was missing: without that the candidate is half of a group.
 func (c *copyHistory) unexplained(observations []observation, uid string) (i, at int) {
 	last := map[string]int{} // The state by which a candidate was seen.
 	for i, seen := range observations {
 		least := at
-		if before, wasSeen := last[seen.value]; wasSeen {
+		if before, wasSeen := last[seen.value]; wasSeen && !c.wereMissing(c.states[before].version, seen.atMost) {
 			least = max(at, before+1)
 		}
 		next := c.from(least, seen, uid)
@@ -323,6 +326,19 @@ func (c *copyHistory) unexplained(observations []observation, uid string) (i, at
 		}
 	}
 	return -1, at
+}
+
+// wereMissing reports whether the copy of another object of the group was missing between two versions.
+func (c *copyHistory) wereMissing(from, to uint64) bool {
+	return slices.ContainsFunc(c.beside, func(other *copyHistory) bool {
+		for i, s := range other.states {
+			isBack := i+1 < len(other.states) && other.states[i+1].version < from
+			if s.isAbsent && s.version <= to && !isBack {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // from returns the first state that explains what a pod has had, not before another one, and not after what was the last then;
@@ -372,6 +388,7 @@ func TestOracle(t *testing.T) {
 		{version: 50, isAbsent: true},
 		{version: 60, value: "3"},
 	}
+	const ofAGroup = "once more, after the other object of the group had no copy"
 	tests := map[string]struct {
 		seen []observation
 		want bool
@@ -381,6 +398,8 @@ func TestOracle(t *testing.T) {
 		"before it was exposed":             {[]observation{{"2", 19}}, false},
 		"before it was promoted":            {[]observation{{"1", 10}, {"3", 30}}, false},
 		"once more after it was taken back": {[]observation{{"2", 20}, {"1", 30}, {"2", 40}}, false},
+		"once more":                         {[]observation{{"2", 20}, {"1", 20}, {"2", 20}}, false},
+		ofAGroup:                            {[]observation{{"2", 20}, {"1", 24}, {"2", 24}}, true},
 		"stable once more":                  {[]observation{{"3", 40}, {"1", 40}}, false},
 		"new while there is no copy":        {[]observation{{"4", 50}}, true},
 		"still after the copy is back":      {[]observation{{"4", 50}, {"3", 60}, {"4", 60}}, false},
@@ -390,6 +409,9 @@ func TestOracle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &copyHistory{data: tlsData, states: states}
+			if name == ofAGroup {
+				c.beside = []*copyHistory{{states: []copyState{{version: 12}, {version: 22, isAbsent: true}, {version: 25}}}}
+			}
 			if i, _ := c.unexplained(tc.seen, "pod"); i < 0 != tc.want {
 				t.Errorf("observation %d is not explained, want that all are: %t", i, tc.want)
 			}

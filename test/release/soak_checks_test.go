@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,7 +50,7 @@ func (l *workload) remember(ctx context.Context, p *program, queue chan<- func()
 	p.mu.Unlock()
 	l.mu.Lock()
 	pod := p.Pod
-	if len(l.copies) > 1 && time.Now().After(l.lostUntil) {
+	if len(l.copies) > 1 && time.Now().After(l.lostUntil) && !slices.ContainsFunc(l.copies, (*copyHistory).wasMissing) {
 		first, _ := strconv.Atoi(seen[l.copies[0]])
 		second, _ := strconv.Atoi(seen[l.copies[1]])
 		l.tuples[tuple{first, second}] = pod.Name
@@ -63,6 +64,21 @@ func (l *workload) remember(ctx context.Context, p *program, queue chan<- func()
 			}
 		}
 	}
+}
+
+// missingTime is how much later than the test a driver may learn that a copy is back.
+const missingTime = 20 * time.Second
+
+// wasMissing reports whether the copy is missing, or was missing a short while ago.
+func (c *copyHistory) wasMissing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, s := range c.states {
+		if s.isAbsent && (i+1 == len(c.states) || time.Since(c.states[i+1].heard) < missingTime) {
+			return true
+		}
+	}
+	return false
 }
 
 // judge compares all that was seen with all that was written.

@@ -52,8 +52,7 @@ func events() []event {
 		{"container crashes", 1, (*survival).crash, false},
 		{"change settings", 4, (*survival).changeSettings, false},
 		{"break annotation", 1, (*survival).breakAnnotation, false},
-		// In the long run only: a copy that is deleted beside other faults is the open fault of the known limits.
-		{"delete copy", soak.Rounds(0, 3), (*survival).deleteCopy, false},
+		{"delete copy", 3, (*survival).deleteCopy, false},
 		{"person", 3, (*survival).person, false},
 	}
 }
@@ -231,7 +230,7 @@ func (s *survival) deleteCopy(r *rand.Rand) {
 			return err
 		}
 		l.mu.Lock()
-		l.lostUntil = time.Now().Add(20 * time.Second)
+		l.lostUntil = time.Now().Add(missingTime)
 		l.mu.Unlock()
 		return s.delete(ctx, c, c.name+suffix)
 	})

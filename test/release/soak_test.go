@@ -184,8 +184,8 @@ func (s *survival) load(name, sources string, settings annotation, copies ...*co
 		oracle: newOracle(s.site, copies...), name: name, attributes: map[string]string{"sources": "[" + sources + "]"},
 		evidence: map[*copyHistory]*evidence{}, settings: settings, tuples: map[tuple]string{},
 	}
-	for _, c := range copies {
-		c.newest = 1
+	for i, c := range copies {
+		c.newest, c.beside = 1, slices.Concat(copies[:i], copies[i+1:])
 		l.evidence[c] = newEvidence()
 	}
 	return l

@@ -95,9 +95,10 @@ func kindOf(err error) Kind {
 		foreign     *volumefs.ForeignMountError
 		link        *volumefs.SymlinkError
 		refused     *source.RefusedError
+		disputed    *disputeError
 	)
 	switch {
-	case errors.Is(err, errStopping):
+	case errors.Is(err, errStopping), errors.As(err, &disputed):
 		return NotReady
 	case errors.As(err, &missing):
 		return Missing

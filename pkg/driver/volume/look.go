@@ -74,7 +74,7 @@ func (h held) look() look {
 		then[key] = known[2*n+i]
 	}
 	l.members = l.releasedMembers(h.copies, then)
-	l.dispute = l.releases().dispute(l).after(h.dispute)
+	l.dispute = h.node.disputes.begun(l.releases().dispute(l))
 	return l
 }
 

@@ -64,7 +64,7 @@ func New(cfg Config) *Manager {
 	return &Manager{
 		node: &node{
 			sources: cfg.Sources, views: cfg.Views, reporter: cfg.Reporter, room: cfg.Room,
-			registry: newRegistry(), queue: newSyncQueue(stalls),
+			registry: newRegistry(), queue: newSyncQueue(stalls), disputes: &disputes{since: map[string]time.Time{}},
 		},
 		cfg: cfg, working: fairqueue.NewSemaphore(workers), parsing: fairqueue.NewSemaphore(parsers),
 		stalls: stalls, digests: newDigestKey(), stopping: make(chan struct{}),

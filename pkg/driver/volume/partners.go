@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -11,39 +12,81 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
-// partnersTime is how long the files of a live volume stay as they are if stable copies disagree
-// about which of them were promoted together. That is longer than the time between two reads of an
-// object that is polled.
-const partnersTime = time.Minute
+const (
+	// partnersTime is how long the files of a live volume stay as they are if stable copies disagree
+	// about which of them were promoted together: longer than an outage that passes by itself.
+	partnersTime = 10 * time.Minute
+	// newcomersTime is how long a new volume waits for such copies. Its pod cannot start meanwhile.
+	newcomersTime = time.Minute
+	// mostDisputes is how many disputes are remembered.
+	mostDisputes = 1000
+)
 
 // dispute is a disagreement of two stable copies. The zero value means that they agree.
 type dispute struct {
-	between string // The copies, and the releases that they name.
+	copies  [2]api.Ref // The sources of these copies.
+	between string     // The copies, and the releases that they name.
 	since   time.Time
 }
 
-// awaitPartners returns an [atomicdir.EarlyError] while a live volume would show one object of a
-// group as it was promoted, and another one as it was before: the driver watches each copy
-// separately, so it may learn of one later. Copies may disagree for ever, for instance if one of
-// them was written by hand. So each dispute is waited for once, and not again at each write of the
-// copies, which would let releases go past the volume.
+// disputes are when disputes began. Copies may disagree for ever, for instance if one of them was
+// written by hand. So each dispute is waited for once, and not again at each write of the copies,
+// which would let releases go past the volume.
+type disputes struct {
+	mu    sync.Mutex // Guards since.
+	since map[string]time.Time
+}
+
+// begun returns the dispute with the time when it was seen first. If there are too many, the oldest
+// one is forgotten: files may wait for it once more.
+func (all *disputes) begun(d dispute) dispute {
+	if d.between == "" {
+		return d
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	since, isKnown := all.since[d.between]
+	if isKnown {
+		d.since = since
+		return d
+	}
+	if len(all.since) >= mostDisputes {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(all.since)), func(a, b string) int {
+			return all.since[a].Compare(all.since[b])
+		})
+		delete(all.since, oldest)
+	}
+	d.since = time.Now()
+	all.since[d.between] = d.since
+	return d
+}
+
+// disputeError is why a new volume waits.
+type disputeError struct{ dispute }
+
+func (e *disputeError) Error() string {
+	return fmt.Sprintf("the stable copies of %s and %s were promoted by different releases; a new pod waits "+
+		"for at most %s until both are of one: see kubectl liveconfig release status", e.copies[0], e.copies[1], newcomersTime)
+}
+
+// awaitPartners returns an error while the volume would show one object of a group as it was
+// promoted, and another one as it was before: the driver watches each copy separately, so it may
+// learn of one later, and a controller may die before it has written all. For a live volume the
+// error is an [atomicdir.EarlyError].
 func (l look) awaitPartners() error {
-	if !l.isLive || l.dispute.between == "" || l.removesFiles() {
-		return nil // A new volume has no other content, and files that must go do not wait.
+	if l.dispute.between == "" || l.removesFiles() {
+		return nil // Files that must go do not wait.
+	}
+	if !l.isLive {
+		if time.Since(l.dispute.since) < newcomersTime {
+			return &disputeError{l.dispute}
+		}
+		return nil
 	}
 	if until := l.dispute.since.Add(partnersTime); time.Now().Before(until) {
 		return &atomicdir.EarlyError{Until: until}
 	}
 	return nil
-}
-
-// after returns the dispute that there is now. It has lasted for as long as before if it is the
-// same one.
-func (d dispute) after(before dispute) dispute {
-	if d.between != "" && d.between == before.between {
-		return before
-	}
-	return d
 }
 
 // dispute returns the first disagreement, in the order of the sources.
@@ -61,7 +104,9 @@ func (rs releases) dispute(l look) dispute {
 				continue
 			}
 			named := beside.marks.Partners[release.NameOf(s.key.Ref)]
-			return dispute{between: fmt.Sprint(s.key.Ref, r.marks.Partners[name], other, named), since: time.Now()}
+			return dispute{
+				copies: [2]api.Ref{s.key.Ref, other}, between: fmt.Sprint(s.key.Ref, r.marks.Partners[name], other, named),
+			}
 		}
 	}
 	return dispute{}

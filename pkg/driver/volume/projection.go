@@ -43,7 +43,6 @@ type projection struct {
 	keys     []source.Key
 	copies   map[source.Key]*stableCopy // Of the sources that are released; guarded as keys are.
 	volumes  []*volume                  // The volumes that have these files.
-	dispute  dispute                    // Of the copies, at the last sync.
 	giveBack []func()                   // Gives back the acquired sources.
 	frozen   bool                       // The files stay as they are: they never update, or the sources cannot be used.
 	files    files
@@ -59,6 +58,7 @@ type node struct {
 	room     Room
 	registry *registry
 	queue    *syncQueue
+	disputes *disputes // Of the stable copies.
 }
 
 // held is a projection while its lock is held. Only functions that take the lock return one, and

@@ -341,7 +341,7 @@ func TestCopiesThatNeverAgree(t *testing.T) {
 		n.cluster.promoteTogether(web, together("2", 1)[web], web.Name, "2")
 		n.wantBoth(r, "1", "1")
 		n.wantProblem(r, "")
-		pass(30 * time.Second)
+		pass(9 * time.Minute)
 		n.wantBoth(r, "1", "1")
 		pass(time.Minute)
 		n.wantBoth(r, "2", "1")
@@ -356,6 +356,42 @@ func TestCopiesThatNeverAgree(t *testing.T) {
 			}
 			n.wantBoth(r, step.web, step.ofOther)
 		}
+	})
+}
+
+// TestANewPodDuringAPromotion has no half of a group: it waits until both objects are promoted. Where that does not happen, for
+// instance because somebody has written a copy by hand, it starts after a minute.
+func TestANewPodDuringAPromotion(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, first := n.releasedTogether()
+		attributes := sources("{configMap: {name: web}}, {configMap: {name: other}}")
+		n.cluster.promoteTogether(web, together("2", 1)[web], web.Name, "2")
+		r := n.replica("waits", attributes)
+		published := d.publishing(r)
+		pass(5 * time.Second)
+		select {
+		case err := <-published:
+			n.Fatalf("Publish() = %v while the promotion is half done, want that it waits", err)
+		default:
+		}
+		n.cluster.promoteTogether(other, together("2", 1)[other], other.Name, "2")
+		if err := <-published; err != nil {
+			n.Fatalf("Publish() = %v after the promotion", err)
+		}
+		n.wantBoth(r, "2", "2")
+		n.wantBoth(first, "2", "2")
+
+		n.cluster.promoteTogether(web, together("3", 1)[web], web.Name, "3")
+		late := n.replica("late", attributes)
+		for range 5 { // As the kubelet does.
+			d.wantRefused(late, volume.NotReady, "the stable copies of configmap default/web and configmap default/other were promoted "+
+				"by different releases; a new pod waits for at most 1m0s until both are of one: see kubectl liveconfig release status")
+			pass(2 * time.Second)
+		}
+		pass(10 * time.Second)
+		d.publish(late)
+		n.wantBoth(late, "3", "2")
+		n.wantBoth(first, "2", "2")
 	})
 }
 

@@ -55,7 +55,6 @@ func (h held) sync(ctx context.Context) (look, Result, error) {
 	since := h.flags.takeChanged()
 	result := ResultFailed
 	l, err := h.follow()
-	h.dispute = l.dispute
 	if err == nil {
 		result, err = h.project(l)
 	}

@@ -32,6 +32,11 @@ func (c *Controller) act(
 	if d.Action == plan.Expose {
 		c.seen.look(u, shown(state, d))
 	}
+	if d.Action == plan.Promote {
+		if err := c.keepAhead(ctx, members, d.Names); err != nil {
+			return false, err
+		}
+	}
 	after := shown(state, d)
 	for _, m := range members {
 		if !slices.Contains(d.Names, m.name()) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -124,6 +125,55 @@ func (c *Controller) former(ctx context.Context, m *member) (stable.Object, erro
 
 // keep keeps a stable content and, if it is not nil, how an edit ended.
 func (c *Controller) keep(ctx context.Context, m *member, content stable.Object, end *release.Entry) error {
+	return c.changeFormer(ctx, m, func(former stable.Object) (kept stable.Object, err error) {
+		if newest, _ := former.Former().Newest(); newest.Digest != content.Digest {
+			if former, err = former.Keep(content, time.Now()); err != nil {
+				return former, err
+			}
+		}
+		if end != nil {
+			former = former.WithFormer(former.Former().WithEnd(*end))
+		}
+		return former, nil
+	})
+}
+
+// keepAhead keeps the candidates of a group before the first of them becomes stable. So what was
+// promoted together is known wherever one copy has it, whatever happens to the others.
+func (c *Controller) keepAhead(ctx context.Context, members []*member, names []string) error {
+	for _, m := range members {
+		id := m.copy.Exposure().Release()
+		if id == "" || !slices.Contains(names, m.name()) || c.unkept.rests(m.ref(), time.Now()) {
+			continue
+		}
+		former, err := c.former(ctx, m)
+		if err == nil {
+			if _, isKept := former.Former().Of(id); isKept {
+				continue
+			}
+			err = c.keepCandidate(ctx, m, id)
+		}
+		if err != nil && !isRefusal(err) { // See remember.
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Controller) keepCandidate(ctx context.Context, m *member, id string) error {
+	content, err := c.candidate(ctx, m)
+	if err != nil {
+		return err
+	}
+	return c.changeFormer(ctx, m, func(former stable.Object) (stable.Object, error) {
+		return former.KeepAhead(content, time.Now(), id)
+	})
+}
+
+// changeFormer writes what is kept of a member.
+func (c *Controller) changeFormer(
+	ctx context.Context, m *member, change func(stable.Object) (stable.Object, error),
+) error {
 	former, err := c.former(ctx, m)
 	if err != nil {
 		return err
@@ -133,13 +183,8 @@ func (c *Controller) keep(ctx context.Context, m *member, content stable.Object,
 			return err
 		}
 	}
-	if newest, _ := former.Former().Newest(); newest.Digest != content.Digest {
-		if former, err = former.Keep(content, time.Now()); err != nil {
-			return err
-		}
-	}
-	if end != nil {
-		former = former.WithFormer(former.Former().WithEnd(*end))
+	if former, err = change(former); err != nil {
+		return err
 	}
 	c.requests.Spend(m.ref().Namespace)
 	written, err := c.writer.Keep(ctx, former)
@@ -151,16 +196,12 @@ func (c *Controller) keep(ctx context.Context, m *member, content stable.Object,
 }
 
 // restored returns the content that the copy of a member had when it was last seen, with the
-// annotations that keep an edit from its pods that was refused or taken back; candidate for a
-// member whose former contents are not kept. These may be a write behind: then the copies of others
-// of a group show it.
+// annotations that keep an edit from its pods that was refused or taken back, or is shown to some;
+// candidate for a member whose former contents are not kept. The copies of others of a group show
+// what is not kept yet.
 func (c *Controller) restored(
 	ctx context.Context, m *member, candidate stable.Object, members []*member,
 ) (stable.Object, map[string]string, error) {
-	if e, isPromoted := promotion(m, members); isPromoted {
-		e.Digest = candidate.Digest
-		return candidate, stable.AnnotatePromoted(stable.Annotate(nil, e), candidate.Digest, time.Now(), ""), nil
-	}
 	former, err := c.read(ctx, release.FormerOf(m.ref()))
 	if apierrors.IsNotFound(err) || err == nil && !former.IsFormerOf(m.ref()) {
 		return candidate, nil, nil
@@ -169,68 +210,59 @@ func (c *Controller) restored(
 		return candidate, nil, err
 	}
 	f := former.Former()
-	end, isEnded := f.EndOf(candidate.Digest)
-	if undone, isUndone := undoing(m, members); isUndone {
-		end, isEnded = undone, true
-		end.Digest = candidate.Digest
+	e, isReleased := exposureBeside(m, members)
+	if end, isEnded := f.EndOf(candidate.Digest); isEnded && !isReleased {
+		e, isReleased = release.Exposure{State: release.State(end.Outcome), Since: end.At, Reason: end.Reason}, true
 	}
-	newest, isKnown := f.Newest()
-	if isEnded && newest.Digest == candidate.Digest {
-		newest, isKnown = f.WithEnd(end).Before(candidate.Digest)
+	stored, isKnown := f.Newest()
+	if promoted, isPromoted := promotedBeside(m, members, f); isPromoted {
+		stored, isKnown = promoted, true
+	}
+	if e.State.IsFinal() && stored.Digest == candidate.Digest {
+		stored, isKnown = f.Before(candidate.Digest)
 	}
 	if !isKnown {
 		return candidate, nil, nil
 	}
-	content, err := former.Kept(newest, candidate)
+	content, err := former.Kept(stored, candidate)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The stable copy is made from what the object has", logkeys.Ref, m.ref())
 		return candidate, nil, nil
 	}
-	if !isEnded {
+	if !isReleased || stored.Digest == candidate.Digest {
 		return content, nil, nil
 	}
-	return content, stable.Annotate(nil, release.Exposure{
-		Digest: candidate.Digest, State: release.State(end.Outcome), Since: end.At, Reason: end.Reason,
-	}), nil
+	e.Digest = candidate.Digest
+	return content, stable.Annotate(nil, e), nil
 }
 
-// promotion returns the release by which copies of others were promoted together with what a member
-// has now.
-func promotion(m *member, members []*member) (release.Exposure, bool) {
-	versions := map[string]string{}
-	for _, other := range members {
-		versions[other.name()] = other.source.Version
-	}
+// promotedBeside returns the content that was promoted together with what the copy of another
+// member has.
+func promotedBeside(m *member, members []*member, f release.Former) (release.Stored, bool) {
 	for _, other := range members {
 		if other == m || other.copy == nil {
 			continue
 		}
-		partners := other.copy.Partners()
-		e := release.Exposure{With: map[string]string{other.name(): other.source.Version}}
-		for name, id := range partners {
-			if id == partners[m.name()] && versions[name] != "" {
-				e.With[name] = versions[name]
-			}
-		}
-		if e.With[m.name()] != "" && partners.IsOf(m.name(), e) {
-			return e, true
+		if stored, isKept := f.Of(other.copy.Partners()[m.name()]); isKept {
+			return stored, true
 		}
 	}
-	return release.Exposure{}, false
+	return release.Stored{}, false
 }
 
-// undoing returns how what a member has now was taken back together with others.
-func undoing(m *member, members []*member) (release.Entry, bool) {
+// exposureBeside returns the exposure by which what a member has now is shown, or was taken back,
+// together with others.
+func exposureBeside(m *member, members []*member) (release.Exposure, bool) {
 	for _, other := range members {
 		if other == m || other.copy == nil {
 			continue
 		}
 		e := other.copy.Exposure()
-		if e.State == release.Reverted && e.Digest == other.source.Digest && e.With[m.name()] == m.source.Version {
-			return release.Entry{Outcome: string(e.State), At: e.Since, Reason: e.Reason}, true
+		if e.Digest == other.source.Digest && e.With[m.name()] == m.source.Version {
+			return e, true
 		}
 	}
-	return release.Entry{}, false
+	return release.Exposure{}, false
 }
 
 // reportNotKept reports that former contents are not kept.

@@ -207,20 +207,20 @@ func TestAnImmutableCopy(t *testing.T) {
 	f.until("the edit is stable", func() bool { m := f.object("web.stable"); return m != nil && m.Data["a"] == "2" && m.Immutable == nil })
 }
 
-// TestADeletedCopyOfAGroup is made again so that it fits those of the others, also if what is kept of it is a write behind.
+// TestADeletedCopyOfAGroup is made again so that it fits those of the others, also if what is kept of it is a write behind, and
+// if there is a newer edit.
 func TestADeletedCopyOfAGroup(t *testing.T) {
 	t.Parallel()
 	const settings = "{group: g, steps: [], pause: 0s}"
 	for name, tt := range map[string]struct {
-		prepare func(f *fixture, before *corev1.ConfigMap)
+		prepare func(f *fixture)
 		want    string
 		state   release.State
 	}{
-		"after a promotion that is not kept yet": {func(f *fixture, before *corev1.ConfigMap) {
-			before.ResourceVersion = "older"
-			f.update(before)
-		}, "2", ""},
-		"after the others were taken back": {func(f *fixture, _ *corev1.ConfigMap) {
+		"after a promotion that is not kept yet":  {func(*fixture) {}, "2", ""},
+		"after another edit":                      {func(f *fixture) { f.set("c", settings, "3") }, "2", ""},
+		"before the first promotion of the group": {func(f *fixture) { f.demote("b", "c") }, "1", release.Promoting},
+		"after the others were taken back": {func(f *fixture) {
 			b := f.object("b.stable")
 			e := release.Exposure{
 				Digest: digestOfA("2"), With: map[string]string{}, State: release.Reverted, Since: epoch, Reason: "undone",
@@ -239,24 +239,97 @@ func TestADeletedCopyOfAGroup(t *testing.T) {
 			f.set("b", settings, "1")
 			f.set("c", settings, "1")
 			f.until("contents are kept", func() bool { return f.keeps("b", "1")() && f.keeps("c", "1")() })
-			before := f.object("c.former")
 			f.set("b", settings, "2")
 			f.set("c", settings, "2")
-			f.until("both are promoted", func() bool { return f.keeps("b", "2")() && f.keeps("c", "2")() })
-			tt.prepare(f, before)
+			f.until("both are promoted", func() bool { return f.has("b", "2") && f.has("c", "2") })
+			f.wantKeptFirst()
+			f.unconfirm("c")
+			tt.prepare(f)
 			f.delete("c.stable")
 			f.until("there is a copy again", func() bool { return f.hasCopy("c") })
-			if got := f.object("c.stable").Data["a"]; got != tt.want {
+			created := f.created("c.stable")
+			if got := created.Data["a"]; got != tt.want {
 				t.Errorf("the copy has %q, want %q", got, tt.want)
 			}
-			if got := f.exposure("c").State; got != tt.state {
-				t.Errorf("the release is %q, want %q", got, tt.state)
+			e, err := release.ParseExposure(created.Annotations[release.ExposureAnnotation])
+			if err != nil || e.State != tt.state {
+				t.Errorf("the release is %q (%v), want %q", e.State, err, tt.state)
 			}
-			b, c := release.ParsePartners(f.object("b.stable").Annotations[release.PartnersAnnotation]), release.ParsePartners(f.object("c.stable").Annotations[release.PartnersAnnotation])
-			if b["configmap/c"] == "" || b["configmap/c"] != c["configmap/b"] {
+			b, c := f.partners("b"), f.partners("c")
+			if b["configmap/c"] != c["configmap/b"] || b["configmap/c"] == "" && tt.state != release.Promoting {
 				t.Errorf("the copies disagree: %v and %v", b, c)
 			}
 		})
+	}
+}
+
+// wantKeptFirst checks that the contents of both objects are kept before the first copy has its one.
+func (f *fixture) wantKeptFirst() {
+	f.Helper()
+	written := map[string]int{}
+	for i, a := range f.client.Actions() {
+		p, isPatch := a.(k8stesting.PatchAction)
+		if !isPatch {
+			continue
+		}
+		for _, what := range []string{`"ahead`, `"a":"2"`} {
+			if _, isKnown := written[p.GetName()+what]; !isKnown && strings.Contains(strings.ReplaceAll(string(p.GetPatch()), `\`, ""), what) {
+				written[p.GetName()+what] = i + 1
+			}
+		}
+	}
+	for _, kept := range []string{"b", "c"} {
+		for _, promoted := range []string{"b", "c"} {
+			at, before := written[kept+`.former"ahead`], written[promoted+`.stable"a":"2"`]
+			if at == 0 || before == 0 || at > before {
+				f.Errorf("writes: %v, want that %s is kept before %s is promoted", written, kept, promoted)
+			}
+		}
+	}
+}
+
+// unconfirm has what is kept of an object be as it was when the newest content was not stable yet.
+func (f *fixture) unconfirm(name string) {
+	f.Helper()
+	former := f.former(name)
+	former.Contents[0].IsAhead = true
+	m := f.object(name + release.FormerSuffix)
+	m.Annotations[release.FormerAnnotation], m.ResourceVersion = former.String(), "a write behind"
+	f.update(m)
+}
+
+// created returns an object as it was created last.
+func (f *fixture) created(name string) (created *corev1.ConfigMap) {
+	for _, a := range f.client.Actions() {
+		if c, isCreate := a.(k8stesting.CreateAction); isCreate {
+			if m, isMap := c.GetObject().(*corev1.ConfigMap); isMap && m.Name == name {
+				created = m
+			}
+		}
+	}
+	return created
+}
+
+func (f *fixture) has(name, value string) bool {
+	m := f.object(name + release.Suffix)
+	return m != nil && m.Data["a"] == value
+}
+
+func (f *fixture) partners(name string) release.Partners {
+	return release.ParsePartners(f.object(name + release.Suffix).Annotations[release.PartnersAnnotation])
+}
+
+// demote has copies be as they were before they were promoted together.
+func (f *fixture) demote(names ...string) {
+	e := release.Exposure{Digest: digestOfA("2"), With: map[string]string{}, Threshold: 1, State: release.Promoting, Step: 1, Since: epoch}
+	for _, name := range names {
+		e.With["configmap/"+name] = f.object(name).ResourceVersion
+	}
+	for _, name := range names {
+		m := f.object(name + release.Suffix)
+		m.Annotations = map[string]string{release.ExposureAnnotation: e.String()}
+		m.Data["a"], m.ResourceVersion = "1", "demoted"
+		f.update(m)
 	}
 }
 

@@ -60,12 +60,22 @@ func (o Object) Kept(s release.Stored, source Object) (Object, error) {
 // Keep returns the object with one more stable content, and without the oldest ones if there is no
 // room for them. kept is the object as it is, or one that only has a name.
 func (o Object) Keep(content Object, at time.Time) (Object, error) {
+	return o.keep(content, release.Stored{At: at})
+}
+
+// KeepAhead is Keep for a content that a release of several objects is about to make stable.
+func (o Object) KeepAhead(content Object, at time.Time, id string) (Object, error) {
+	return o.keep(content, release.Stored{At: at, Release: id, IsAhead: true})
+}
+
+func (o Object) keep(content Object, s release.Stored) (Object, error) {
 	packed, err := pack(content.Data())
 	if err != nil {
 		return Object{}, fmt.Errorf("keep the content of %s: %w", content.Ref, err)
 	}
 	key := content.Digest[:min(len(content.Digest), keyLength)]
-	f := o.Former().With(release.Stored{Digest: content.Digest, At: at.UTC().Truncate(time.Second), Key: key})
+	s.Digest, s.At, s.Key = content.Digest, s.At.UTC().Truncate(time.Second), key
+	f := o.Former().With(s)
 	data := maps.Clone(o.binaryData)
 	if data == nil {
 		data = map[string][]byte{}
