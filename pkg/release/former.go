@@ -45,8 +45,8 @@ type Stored struct {
 	At time.Time `json:"at"`
 	// Key has the content in the object; empty for one that is too large to be kept.
 	Key string `json:"key,omitempty"`
-	// Release stands for the release of several objects that promoted it, as among [Partners]; empty
-	// for a release of one object.
+	// Release stands for the release of several objects that promoted it, as among [Partners];
+	// empty for a release of one object.
 	Release string `json:"release,omitempty"`
 	// IsAhead: it is kept before the stable copies get it, and is not known to be in this one.
 	IsAhead bool `json:"ahead,omitempty"`
@@ -117,8 +117,8 @@ func (f Former) EndOf(digest string) (Entry, bool) {
 	return f.Ended[i], true
 }
 
-// With returns what is known when a content has become stable, or is about to. It is the newest one,
-// whatever it was before. One that was ahead and did not become stable is forgotten.
+// With returns what is known when a content has become stable, or is about to. It is the newest
+// one, whatever it was before. One that was ahead and did not become stable is forgotten.
 func (f Former) With(s Stored) Former {
 	if before, _ := f.first(func(other Stored) bool { return other.Digest == s.Digest }); s.Release == "" {
 		s.Release = before.Release

@@ -241,9 +241,9 @@ func ParseHistory(text string) ([]Entry, error) {
 	return entries, nil
 }
 
-// AddEntry returns the value of [HistoryAnnotation] with one more entry, without the oldest ones. The
-// newest entry is not added again: an exposure that has ended may be written several times. A value
-// that cannot be read begins again.
+// AddEntry returns the value of [HistoryAnnotation] with one more entry, without the oldest ones.
+// The newest entry is not added again: an exposure that has ended may be written several times. A
+// value that cannot be read begins again.
 func AddEntry(text string, e Entry) string {
 	entries, err := ParseHistory(text)
 	if err != nil {

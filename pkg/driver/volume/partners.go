@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// partnersTime is how long the files of a live volume stay as they are if stable copies disagree
-	// about which of them were promoted together: longer than an outage that passes by itself.
+	// partnersTime is how long the files of a live volume stay as they are if stable copies
+	// disagree about which of them were promoted together: longer than an outage that passes by
+	// itself.
 	partnersTime = 10 * time.Minute
 	// newcomersTime is how long a new volume waits for such copies. Its pod cannot start meanwhile.
 	newcomersTime = time.Minute
