@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/content"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
@@ -126,13 +128,7 @@ func (h *cachedWorkload) copies() []api.Ref {
 
 // changedAt returns the latest time at which somebody is known to have written an object.
 func changedAt(o metav1.Object) time.Time {
-	latest := o.GetCreationTimestamp().Time
-	for _, entry := range o.GetManagedFields() {
-		if entry.Time != nil && entry.Time.After(latest) {
-			latest = entry.Time.Time
-		}
-	}
-	return latest
+	return cmp.Or(content.ChangedAt(o), o.GetCreationTimestamp().Time)
 }
 
 // sourceOf is the transform of caches of ConfigMaps and Secrets.

@@ -32,15 +32,15 @@ func of(kind api.Kind, meta *metav1.ObjectMeta, immutable *bool, data map[string
 	return api.Content{
 		Ref: api.Ref{Kind: kind, Namespace: meta.Namespace, Name: meta.Name},
 		UID: string(meta.UID), ResourceVersion: meta.ResourceVersion,
-		Immutable: immutable != nil && *immutable, Data: data, ChangedAt: changedAt(meta),
+		Immutable: immutable != nil && *immutable, Data: data, ChangedAt: ChangedAt(meta),
 	}
 }
 
-// changedAt returns when the object was last changed, as far as the API server has recorded it;
+// ChangedAt returns when an object was last changed, as far as the API server has recorded it;
 // zero if it has not.
-func changedAt(meta *metav1.ObjectMeta) time.Time {
+func ChangedAt(o metav1.Object) time.Time {
 	var newest time.Time
-	for _, f := range meta.ManagedFields {
+	for _, f := range o.GetManagedFields() {
 		if f.Time != nil && f.Time.After(newest) {
 			newest = f.Time.Time
 		}

@@ -7,6 +7,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -253,18 +254,7 @@ func now(object metav1.Object, err error, of api.Ref) (versions.Now, error) {
 		return versions.Now{}, fmt.Errorf("get %s: %w", of, err)
 	}
 	version := &statusz.Version{UID: string(object.GetUID()), ResourceVersion: object.GetResourceVersion()}
-	return versions.Now{Version: version, ChangedAt: changedAt(object)}, nil
-}
-
-// changedAt is when an object was last changed, as far as the API server has recorded it.
-func changedAt(object metav1.Object) time.Time {
-	last := object.GetCreationTimestamp().Time
-	for _, field := range object.GetManagedFields() {
-		if field.Time != nil && field.Time.After(last) {
-			last = field.Time.Time
-		}
-	}
-	return last
+	return versions.Now{Version: version, ChangedAt: cmp.Or(content.ChangedAt(object), object.GetCreationTimestamp().Time)}, nil
 }
 
 // Objects reads ConfigMaps and Secrets, each once.
