@@ -99,7 +99,7 @@ func anchors(text []byte) map[string]bool {
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	for _, page := range pages(t) {
-		most := map[string]int{"README.md": 200, "DESIGN.md": 300, "SECURITY.md": 60}[page]
+		most := map[string]int{"README.md": 150, "DESIGN.md": 300, "SECURITY.md": 60}[page]
 		if strings.HasPrefix(page, "docs/design/") {
 			most = 60
 		}
