@@ -174,40 +174,6 @@ func receiver(f *ast.FuncDecl) string {
 	return ""
 }
 
-// TestImportsPointDown: DESIGN.md lists every package, by itself or with one above it, and no package imports one that is
-// higher in the list.
-func TestImportsPointDown(t *testing.T) {
-	t.Parallel()
-	const module = "github.com/liveconfig-csi/liveconfig/"
-	places := map[string]int{}
-	for i, row := range regexp.MustCompile("(?m)^\\| `((?:cmd|pkg)/[a-z/-]+)` \\|").FindAllStringSubmatch(string(read(t, "DESIGN.md")), -1) {
-		places[row[1]] = i + 1
-		if info, err := os.Stat(filepath.Join(repo, row[1])); err != nil || !info.IsDir() {
-			t.Errorf("DESIGN.md lists %s, which does not exist", row[1])
-		}
-	}
-	place := func(pkg string) int {
-		for places[pkg] == 0 && strings.Contains(pkg, "/") {
-			pkg = filepath.Dir(pkg)
-		}
-		return places[pkg]
-	}
-	for _, folder := range folders(t) {
-		if place(folder) == 0 {
-			t.Errorf("DESIGN.md does not list %s", folder)
-		}
-		for _, file := range parse(t, folder) {
-			for _, spec := range file.Imports {
-				path := strings.Trim(spec.Path.Value, `"`)
-				imported, isOurs := strings.CutPrefix(path, module)
-				if below := place(imported); isOurs && below > 0 && below < place(folder) {
-					t.Errorf("%s imports %s, which is above it in DESIGN.md", folder, imported)
-				}
-			}
-		}
-	}
-}
-
 // folders returns the folders below cmd and pkg that have Go.
 func folders(t *testing.T) []string {
 	t.Helper()
