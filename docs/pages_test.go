@@ -95,6 +95,32 @@ func anchors(text []byte) map[string]bool {
 	return all
 }
 
+// TestCells: a cell of a table is read at a glance. What is longer is a paragraph.
+func TestCells(t *testing.T) {
+	t.Parallel()
+	cells := 0
+	more, err := filepath.Glob(filepath.Join(repo, "test", "*", "*.md"))
+	if err != nil || len(more) == 0 {
+		t.Fatalf("there is no page in test/*: %v", err)
+	}
+	for _, page := range append(pages(t), more...) {
+		for _, line := range prose(read(t, strings.TrimPrefix(page, repo))) {
+			if !strings.HasPrefix(line, "|") {
+				continue
+			}
+			for cell := range strings.SplitSeq(strings.Trim(line, "| "), " | ") {
+				cells++
+				if got := len([]rune(cell)); got > 160 {
+					t.Errorf("%s: a cell has %d characters, want 160 at most: %s", page, got, cell)
+				}
+			}
+		}
+	}
+	if cells < 1000 {
+		t.Errorf("the pages have %d cells, want 1000 or more", cells)
+	}
+}
+
 // TestSizes: a reader has the time for a page only while it is short.
 func TestSizes(t *testing.T) {
 	t.Parallel()
