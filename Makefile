@@ -266,8 +266,8 @@ manifests: bin/helm ## write deploy/base, deploy/controller and deploy/admission
 	@test/deploy/manifests.sh
 
 .PHONY: docs
-docs: bin/tools bin/helm bin/k8s ## write the generated tables of docs/, of the chart's page and of SECURITY.md from the code, and from what an API server answers
-	@LIVECONFIG_UPDATE=1 go test -count=1 -p 1 -run '^TestPageOf' ./docs ./cmd/... ./pkg/daemon/telemetry ./pkg/rollout/state
+docs: bin/tools bin/helm bin/k8s ## write the generated tables and pictures of docs/ and the table of the chart's page from the code, and from what an API server answers
+	@LIVECONFIG_UPDATE=1 go test -count=1 -p 1 -run '^TestPageOf' ./docs/... ./cmd/... ./pkg/daemon/telemetry ./pkg/rollout/state
 	@LIVECONFIG_UPDATE=1 go -C test test -count=1 -run '^TestPageOf' ./deploy
 
 .PHONY: setup

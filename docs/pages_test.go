@@ -17,7 +17,7 @@ import (
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "deploy/*.md", "deploy/chart/*.md", "examples/*.md", "test/*.md", "pkg/*/README.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/security/*.md", "deploy/*.md", "deploy/chart/*.md", "examples/*.md", "test/*.md", "pkg/*/README.md"} {
 		found, err := filepath.Glob(filepath.Join(repo, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("there is no page %s: %v", pattern, err)
@@ -95,13 +95,42 @@ func anchors(text []byte) map[string]bool {
 	return all
 }
 
+// TestCells: a cell of a table is read at a glance. What is longer is a paragraph.
+func TestCells(t *testing.T) {
+	t.Parallel()
+	cells := 0
+	more, err := filepath.Glob(filepath.Join(repo, "test", "*", "*.md"))
+	if err != nil || len(more) == 0 {
+		t.Fatalf("there is no page in test/*: %v", err)
+	}
+	for _, page := range append(pages(t), more...) {
+		for _, line := range prose(read(t, strings.TrimPrefix(page, repo))) {
+			if !strings.HasPrefix(line, "|") {
+				continue
+			}
+			for cell := range strings.SplitSeq(strings.Trim(line, "| "), " | ") {
+				cells++
+				if got := len([]rune(cell)); got > 160 {
+					t.Errorf("%s: a cell has %d characters, want 160 at most: %s", page, got, cell)
+				}
+			}
+		}
+	}
+	if cells < 1000 {
+		t.Errorf("the pages have %d cells, want 1000 or more", cells)
+	}
+}
+
 // TestSizes: a reader has the time for a page only while it is short.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	for _, page := range pages(t) {
-		most := map[string]int{"README.md": 200, "DESIGN.md": 300}[page]
+		most := map[string]int{"README.md": 150, "DESIGN.md": 300, "SECURITY.md": 60}[page]
 		if strings.HasPrefix(page, "docs/design/") {
 			most = 60
+		}
+		if strings.HasPrefix(page, "docs/security/") {
+			most = 260
 		}
 		if got := strings.Count(string(read(t, page)), "\n"); most > 0 && got > most {
 			t.Errorf("%s has %d lines, want %d at most", page, got, most)
@@ -169,40 +198,6 @@ func receiver(f *ast.FuncDecl) string {
 		return name.Name + "."
 	}
 	return ""
-}
-
-// TestImportsPointDown: DESIGN.md lists every package, by itself or with one above it, and no package imports one that is
-// higher in the list.
-func TestImportsPointDown(t *testing.T) {
-	t.Parallel()
-	const module = "github.com/liveconfig-csi/liveconfig/"
-	places := map[string]int{}
-	for i, row := range regexp.MustCompile("(?m)^\\| `((?:cmd|pkg)/[a-z/-]+)` \\|").FindAllStringSubmatch(string(read(t, "DESIGN.md")), -1) {
-		places[row[1]] = i + 1
-		if info, err := os.Stat(filepath.Join(repo, row[1])); err != nil || !info.IsDir() {
-			t.Errorf("DESIGN.md lists %s, which does not exist", row[1])
-		}
-	}
-	place := func(pkg string) int {
-		for places[pkg] == 0 && strings.Contains(pkg, "/") {
-			pkg = filepath.Dir(pkg)
-		}
-		return places[pkg]
-	}
-	for _, folder := range folders(t) {
-		if place(folder) == 0 {
-			t.Errorf("DESIGN.md does not list %s", folder)
-		}
-		for _, file := range parse(t, folder) {
-			for _, spec := range file.Imports {
-				path := strings.Trim(spec.Path.Value, `"`)
-				imported, isOurs := strings.CutPrefix(path, module)
-				if below := place(imported); isOurs && below > 0 && below < place(folder) {
-					t.Errorf("%s imports %s, which is above it in DESIGN.md", folder, imported)
-				}
-			}
-		}
-	}
 }
 
 // folders returns the folders below cmd and pkg that have Go.

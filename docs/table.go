@@ -67,11 +67,17 @@ func (want Table) format(page [][]string) string {
 			written[row[0]] = row[min(len(want.Columns), len(row)):]
 		}
 	}
+	var below notes
 	rows := [][]string{slices.Concat(want.Columns, further), slices.Repeat([]string{"---"}, len(want.Columns)+len(further))}
 	for _, row := range want.Rows {
 		cells := make([]string, len(rows[0]))
 		for i, cell := range row {
-			cells[i] = strings.ReplaceAll(strings.Join(strings.Fields(cell), " "), "|", `\|`)
+			text := strings.Join(strings.Fields(cell), " ")
+			if short := shorten(text); short != text && i > 0 {
+				below.add(row[0], want.Columns[i], text)
+				text = short
+			}
+			cells[i] = strings.ReplaceAll(text, "|", `\|`)
 		}
 		copy(cells[len(row):], written[cells[0]])
 		rows = append(rows, cells)
@@ -80,7 +86,7 @@ func (want Table) format(page [][]string) string {
 	for _, row := range rows {
 		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
 	}
-	return b.String()
+	return b.String() + below.String()
 }
 
 // part is a page, cut into its table and what surrounds that.
@@ -113,6 +119,9 @@ func (p part) replace(t testing.TB, table string) {
 func (p part) rows() [][]string {
 	var rows [][]string
 	for line := range strings.Lines(p.table) {
+		if !strings.HasPrefix(line, "|") {
+			break // The rest are the texts that have no room in a cell.
+		}
 		line = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "| "), " |")
 		rows = append(rows, strings.Split(line, " | "))
 	}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/liveconfig-csi/liveconfig/docs"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -61,29 +59,6 @@ func TestPageOfTheControllersEvents(t *testing.T) {
 		}
 	}
 	docs.Table{Page: "rollouts.md", Name: "the controller's Events", Columns: []string{"reason", "type"}, Rows: rows}.Compare(t)
-}
-
-// TestPageOfAlerts compares the alerts of deploy/monitoring/rules.yaml with docs/metrics.md.
-func TestPageOfAlerts(t *testing.T) {
-	var rules struct {
-		Groups []struct {
-			Rules []struct {
-				Alert       string
-				Labels      struct{ Severity string }
-				Annotations struct{ Description, Runbook string }
-			}
-		}
-	}
-	if err := yaml.Unmarshal(read(t, "deploy/monitoring/rules.yaml"), &rules); err != nil {
-		t.Fatal(err)
-	}
-	var rows [][]string
-	for _, group := range rules.Groups {
-		for _, rule := range group.Rules {
-			rows = append(rows, []string{"`" + rule.Alert + "`", rule.Labels.Severity, rule.Annotations.Description, rule.Annotations.Runbook})
-		}
-	}
-	docs.Table{Page: "metrics.md", Name: "the alerts", Columns: []string{"alert", "severity", "meaning", "what to type"}, Rows: rows}.Compare(t)
 }
 
 func read(t *testing.T, path string) []byte {

@@ -63,7 +63,7 @@ func TestThePagesSayWhenADenialIsBelieved(t *testing.T) {
 			"denied access for " + strings.Replace(interval, " ", " more ", 1), "within " + atMost,
 		},
 		"docs/limits.md": {"within two and a half times `--recheck-interval`"},
-		"SECURITY.md": {
+		"docs/security/driver.md": {
 			"asked again about every `--recheck-interval` (2 minutes)", "nothing but denials for another `--recheck-interval`",
 			"at most two and a half times `--recheck-interval`, which is " + atMost + " by default",
 		},

@@ -53,7 +53,7 @@ func (d *demo) edit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.change(ctx, "configmap.yaml", text)
+	return d.change(ctx, "an edit", "configmap.yaml", text)
 }
 
 // createOptional creates the source that did not exist yet and waits for its file.
@@ -63,7 +63,7 @@ func (d *demo) createOptional(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.change(ctx, "override.yaml", text)
+	return d.change(ctx, "a new source", "override.yaml", text)
 }
 
 // mistake writes a manifest that is refused, and shows that the files stay.
@@ -100,7 +100,7 @@ func (d *demo) mend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.change(ctx, "configmap.yaml", strings.Replace(text, "databases 1", "databases 2", 1))
+	return d.change(ctx, "a correction", "configmap.yaml", strings.Replace(text, "databases 1", "databases 2", 1))
 }
 
 // killAndRestart ends the driver in the middle of its work. The volume stays, and the next driver serves it.
@@ -142,8 +142,10 @@ func (d *demo) unpublish(ctx context.Context) error {
 }
 
 // change writes a manifest, waits until the volume shows it, and prints what changed and how fast.
-func (d *demo) change(ctx context.Context, name, text string) error {
-	return d.Change(ctx, d.volume, func() error { return d.put(name, text) }, "the manifest began to be written")
+func (d *demo) change(ctx context.Context, what, name, text string) error {
+	took, err := d.Change(ctx, d.volume, func() error { return d.put(name, text) }, "the manifest began to be written")
+	d.took = append(d.took, narrator.Took{Name: what, Time: took})
+	return err
 }
 
 // awaitStatus asks the driver for its status until that is as wanted.

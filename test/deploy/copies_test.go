@@ -109,7 +109,7 @@ func wantTry(t *testing.T, what string, err error, want string) {
 }
 
 // TestPageOfTriesWithTheControllersToken tries what somebody could who has the token of the controller, with every right in the
-// namespace. SECURITY.md has a line for each try: what it is, and how the API server refuses it.
+// namespace. docs/security/checks.md has a line for each try: what it is, and how the API server refuses it.
 func TestPageOfTriesWithTheControllersToken(t *testing.T) {
 	t.Parallel()
 	by := newThief(t)
@@ -141,7 +141,7 @@ func TestPageOfTriesWithTheControllersToken(t *testing.T) {
 		}
 	}
 	docs.Table{
-		Page: "../SECURITY.md", Name: "the tries", Columns: []string{"write", "of", "what is tried", "answer"}, Rows: r.rows,
+		Page: "security/checks.md", Name: "the tries", Columns: []string{"write", "of", "what is tried", "answer"}, Rows: r.rows,
 	}.Compare(t)
 }
 

@@ -20,7 +20,7 @@ const (
 
 // A try is something that the controller never writes, or a write of its own for comparison.
 type try struct {
-	// what is tried, as SECURITY.md shows it.
+	// what is tried, as docs/security/checks.md shows it.
 	what   string
 	change func(*written)
 	// want is a part of the error; empty if the request is to succeed.
@@ -141,7 +141,7 @@ func triesToCreate() []try {
 			typed(corev1.SecretTypeServiceAccountToken), listedAnnotation(corev1.ServiceAccountNameKey, "default"))},
 		{what: "a token of a node", change: typed(corev1.SecretTypeBootstrapToken), want: "may not write tokens of nodes", ofSecrets: true},
 		{what: "a release of Helm", change: typed("helm.sh/release.v1"), want: "releases of Helm", ofSecrets: true},
-		// CEL does not see the source. SECURITY.md says so.
+		// CEL does not see the source. docs/security/controller.md says so.
 		{what: "a listed label that the source does not have", change: listed("example.org/a", "b")},
 		{what: "a listed annotation that the source does not have", change: listedAnnotation("example.org/a", "b")},
 		{what: "other content than the digest says", change: func(w *written) { w.setData("b") }},

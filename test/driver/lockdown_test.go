@@ -22,7 +22,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
-// keeps are the capabilities that SECURITY.md says the driver keeps.
+// keeps are the capabilities that docs/security/driver.md says the driver keeps.
 const keeps = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
 
 // TestTheProcessIsLockedDown looks at every thread of the driver as it ships, before and after it has done all of its

@@ -319,7 +319,7 @@ func TestAnObjectIsDeletedAndMadeAnew(t *testing.T) {
 
 // TestDenialsOfAServerThatIsNotSure is fault 28: an API server that starts may deny everything for longer than the driver
 // takes to decide again, on all nodes at once, and what stands before it may deny one object by mistake. No file goes, however
-// often it denies. When the right to read is really taken away, the files go in the time that SECURITY.md states.
+// often it denies. When the right to read is really taken away, the files go in the time that docs/security/driver.md states.
 func TestDenialsOfAServerThatIsNotSure(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(cert func(network.Request) bool) network.Fault{

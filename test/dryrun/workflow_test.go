@@ -82,7 +82,7 @@ func TestStepsOfTheWorkflow(t *testing.T) {
 // TestPagesNameTheIdentity: the commands on the page of security check for the identity that the workflow has.
 func TestPagesNameTheIdentity(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(repository(t), "SECURITY.md"))
+	page, err := os.ReadFile(filepath.Join(repository(t), "docs", "security", "checks.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestPagesNameTheIdentity(t *testing.T) {
 		"https://token.actions.githubusercontent.com", "gh attestation verify", "sha256sum --check",
 	} {
 		if !strings.Contains(string(page), want) {
-			t.Errorf("SECURITY.md does not have %s", want)
+			t.Errorf("docs/security/checks.md does not have %s", want)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func TestTheOperatorsObjectHasTheSameRules(t *testing.T) {
 	}
 }
 
-// TestEachAlertHelps: it says how bad it is, what it means and what to type, and has a test.
+// TestEachAlertHelps: it says how bad it is, what it means and where to read on, and has a test.
 func TestEachAlertHelps(t *testing.T) {
 	t.Parallel()
 	tests := string(read(t, "testdata/rules_test.yaml"))
@@ -110,7 +110,7 @@ func TestEachAlertHelps(t *testing.T) {
 			if severity := r.Labels["severity"]; severity != "warning" && severity != "critical" {
 				t.Errorf("%s has the severity %q", r.Alert, severity)
 			}
-			for _, text := range []string{"summary", "description", "runbook"} {
+			for _, text := range []string{"summary", "description", "runbook_url"} {
 				if r.Annotations[text] == "" {
 					t.Errorf("%s has no %s", r.Alert, text)
 				}

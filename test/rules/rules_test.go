@@ -14,7 +14,7 @@ import (
 // repo is the checkout as this package's tests see it.
 const repo = "../.."
 
-// TestNamedTestsExist reads the rows of both tables.
+// TestNamedTestsExist reads the numbered paragraphs of both pages.
 func TestNamedTestsExist(t *testing.T) {
 	t.Parallel()
 	name := regexp.MustCompile("`([a-z0-9/-]+)\\.(Test\\w+)[/`]")
@@ -23,13 +23,10 @@ func TestNamedTestsExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows := 0
-		for row := range strings.Lines(string(text)) {
-			if !regexp.MustCompile(`^\| (trap )?[0-9]+ \|`).MatchString(row) {
-				continue
-			}
-			rows++
-			named := name.FindAllStringSubmatch(row, -1)
+		rows := numbered(string(text))
+		for _, row := range rows {
+			_, tests, _ := strings.Cut(row, "\n\nTests: ")
+			named := name.FindAllStringSubmatch(tests, -1)
 			if len(named) == 0 && !strings.Contains(row, "not ours") {
 				t.Errorf("%s: no test is named in %q", page, row)
 			}
@@ -39,10 +36,28 @@ func TestNamedTestsExist(t *testing.T) {
 				}
 			}
 		}
-		if rows < least {
-			t.Errorf("%s has %d rows, want %d or more", page, rows, least)
+		if len(rows) < least {
+			t.Errorf("%s has %d numbered paragraphs, want %d or more", page, len(rows), least)
 		}
 	}
+}
+
+// numbered returns the paragraphs that begin with a number, each with those below it, up to the next number or heading.
+func numbered(page string) []string {
+	begin := regexp.MustCompile(`^\*\*(Trap )?[0-9]+\.\*\* `)
+	var all []string
+	isOpen := false
+	for paragraph := range strings.SplitSeq(page, "\n\n") {
+		switch {
+		case begin.MatchString(paragraph):
+			all, isOpen = append(all, paragraph), true
+		case strings.HasPrefix(paragraph, "#"):
+			isOpen = false
+		case isOpen:
+			all[len(all)-1] += "\n\n" + paragraph
+		}
+	}
+	return all
 }
 
 // exists reports whether a folder of the repository has a test function.

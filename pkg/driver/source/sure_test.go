@@ -61,7 +61,7 @@ func TestOnlyAServerThatIsSureIsBelieved(t *testing.T) {
 }
 
 // TestARevocationIsFollowedInTime: at worst access is lost just after a watch was opened that
-// lasts longest. README.md and SECURITY.md state the sum; TestThePagesSayWhenADenialIsBelieved,
+// lasts longest. docs/access.md and docs/security/driver.md state the sum; TestThePagesSayWhenADenialIsBelieved,
 // beside the flag, checks these pages.
 func TestARevocationIsFollowedInTime(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	d := &demo{Narrator: narrator.Narrator{Out: out}, repo: *repo}
+	d := &demo{Narrator: narrator.Narrator{Out: out, Colors: narrator.HasColors(out)}, repo: *repo}
 	d.Say("Starting etcd and kube-apiserver on loopback")
 	if d.cluster, err = cluster.Start(ctx, cluster.Config{BinDir: filepath.Join(*repo, "bin", "k8s"), Output: out}); err != nil {
 		return err
@@ -172,7 +172,8 @@ func (d *demo) createOptional(ctx context.Context) error {
 
 // change makes a change at the API server, waits until the volume shows it, and prints what changed and how fast.
 func (d *demo) change(ctx context.Context, request func() error) error {
-	return d.Change(ctx, d.volume, request, "the request was sent to the API server")
+	_, err := d.Change(ctx, d.volume, request, "the request was sent to the API server")
+	return err
 }
 
 func (d *demo) apply(ctx context.Context, path string) error {

@@ -17,12 +17,15 @@ import (
 	"time"
 )
 
-// Narrator prints to a terminal.
-type Narrator struct{ Out io.Writer }
+// Narrator prints to a terminal, or to a file without colors.
+type Narrator struct {
+	Out    io.Writer
+	Colors bool
+}
 
 // Say announces a step.
 func (n Narrator) Say(format string, args ...any) {
-	fmt.Fprintf(n.Out, "\n==> "+format+"\n", args...)
+	fmt.Fprintf(n.Out, "\n%s\n", n.color("1", "==> "+fmt.Sprintf(format, args...)))
 }
 
 // Print prints a line of a step.

@@ -21,33 +21,34 @@ type swap struct {
 // updateTimeout is how long a demo waits for a change before it calls the driver broken.
 const updateTimeout = 30 * time.Second
 
-// Change makes a change, waits until the volume shows it, and prints what changed and how fast. Time counts from before
+// Change makes a change, waits until the volume shows it, and prints what changed and how fast, which it returns. Time counts from before
 // the change: the files may change before the call that makes the change returns.
-func (n Narrator) Change(ctx context.Context, volume string, change func() error, name string) error {
+func (n Narrator) Change(ctx context.Context, volume string, change func() error, name string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
 	before, err := ReadTree(volume)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	swapped, err := watchSwap(ctx, volume)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	began := time.Now()
 	if err := change(); err != nil {
-		return err
+		return 0, err
 	}
 	swap := <-swapped
 	if swap.err != nil {
-		return fmt.Errorf("wait for the change in %s: %w", volume, swap.err)
+		return 0, fmt.Errorf("wait for the change in %s: %w", volume, swap.err)
 	}
-	n.Print("the files changed %s after %s", Milliseconds(swap.at.Sub(began)), name)
+	took := swap.at.Sub(began)
+	n.Print("the files changed %s after %s", Milliseconds(took), name)
 	after, err := ReadTree(volume)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return n.PrintChanges(before, after)
+	return took, n.PrintChanges(before, after)
 }
 
 // watchSwap reports the next time that ..data in the volume is replaced, or that ctx ended first. It watches as a

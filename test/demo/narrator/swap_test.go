@@ -36,7 +36,7 @@ func TestChange(t *testing.T) {
 		return err
 	}
 	var said strings.Builder
-	if err := (Narrator{Out: &said}).Change(context.WithoutCancel(t.Context()), volume, change, "the write began"); err != nil {
+	if _, err := (Narrator{Out: &said}).Change(context.WithoutCancel(t.Context()), volume, change, "the write began"); err != nil {
 		t.Fatal(err)
 	}
 	if want := regexp.MustCompile(`the files changed [0-9]{1,2}\.[0-9] ms after the write began`); !want.MatchString(said.String()) {
