@@ -129,6 +129,7 @@ type Controller struct {
 	access       *accessWaits
 	reported     *workloop.Reported[workload.Ref]
 	reportedGone *workloop.Reported[api.Ref]
+	told         *toldSources
 	reportedRole *workloop.Reported[types.NamespacedName]
 	verified     *verified
 	uses         *templateUses
@@ -153,6 +154,7 @@ func New(cfg Config) (*Controller, error) {
 		progress: newProgressTracker(cfg.ProgressDeadline), access: newAccessWaits(),
 		reported: workloop.NewReported[workload.Ref](), reportedGone: workloop.NewReported[api.Ref](),
 		verified: &verified{uids: map[api.Ref]types.UID{}}, written: map[workload.Ref]string{},
+		told:           &toldSources{last: map[api.Ref]told{}},
 		reportedRole:   workloop.NewReported[types.NamespacedName](),
 		uses:           newTemplateUses(),
 		attributeBytes: fairqueue.NewAllowance(textRate, textBurst),
@@ -287,6 +289,9 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 		return
 	}
 	o := api.Ref{Kind: kind, Namespace: s.Namespace, Name: s.Name}
+	if now == nil {
+		c.told.forget(o)
+	}
 	if _, _, ok := copies.SplitName(s.Name); ok { // It may be a copy that has lost its label.
 		c.queueCopies(s.Namespace, []api.Ref{o.Local()})
 	}
