@@ -90,8 +90,8 @@ func TestGuardCrowdIsCheap(t *testing.T) {
 	if got := heard.of("Deployment"); got != crowded {
 		t.Errorf("%d Events about %d workloads, want one about each", got, crowded)
 	}
-	if got := heard.of("ConfigMap"); got != mostTold {
-		t.Errorf("%d Events about their source, want %d", got, mostTold)
+	if got := heard.of("ConfigMap"); got != mostSourceEvents {
+		t.Errorf("%d Events about their source, want %d", got, mostSourceEvents)
 	}
 
 	if _, err := s.client.CoreV1().ConfigMaps("shop").Update(t.Context(), fooOf("shop", "two"), metav1.UpdateOptions{}); err != nil {
@@ -101,8 +101,8 @@ func TestGuardCrowdIsCheap(t *testing.T) {
 	if got := calm(t, registry) - before; got > mostLooks*crowded {
 		t.Errorf("the controller looked %d times at %d workloads, want at most %d times at each", got, crowded, mostLooks)
 	}
-	if got := heard.of("ConfigMap"); got != 2*mostTold {
-		t.Errorf("%d Events about two versions of the source, want %d about each", got, mostTold)
+	if got := heard.of("ConfigMap"); got != 2*mostSourceEvents {
+		t.Errorf("%d Events about two versions of the source, want %d about each", got, mostSourceEvents)
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	ReasonOptedOut  = "ConfigOptedOut"
 	ReasonCopyGone  = "ConfigCopyGone"
 	ReasonPutOff    = "ConfigPutOff"
+	ReasonBlocked   = state.ReasonBlocked
 )
 
 // retryHeld is how soon it is tried again what others have to allow.
@@ -138,7 +139,7 @@ func (c *Controller) reportRollout(h *cachedWorkload, s plan.State, d plan.Decis
 		if s.Template[o] != "" { // Otherwise the source is as old as it likes.
 			c.cfg.Metrics.rolledOut(time.Since(source.ChangedAt))
 		}
-		if !c.told.take(o.In(h.Namespace), name) || !c.events.Take(h.Namespace) {
+		if !c.sourceEvents.take(o.In(h.Namespace), name) || !c.events.Take(h.Namespace) {
 			continue
 		}
 		text := fmt.Sprintf("%s uses this version as %s", h.is.Ref, name)
