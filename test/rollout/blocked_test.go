@@ -61,7 +61,7 @@ func TestAPodThatKubernetesReplacesIsNotNamed(t *testing.T) {
 	s, ref := newSite(t), "statefulset/web"
 	s.failWith("bad")
 	s.story(ref, manifest("statefulset", "web", "  replicas: 2\n", "  replicas: 2\n  podManagementPolicy: Parallel\n"), "one")
-	s.haveHeardOfReady("web")
+	s.haveHeardOfReady()
 	s.edit("foo", "bad")
 	s.broken()
 	out := s.does([]string{"rollout", "undo", ref}, "rolled back to revision 2")

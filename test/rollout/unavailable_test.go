@@ -15,11 +15,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
 
-// newSiteWith returns a site with a running controller in a cluster of its own, which has a feature that is off by default.
-func newSiteWith(t *testing.T, feature string) *site {
+// newSiteOfMaxUnavailable returns a site with a running controller in a separate cluster, which has the feature that is off by
+// default before Kubernetes 1.37.
+func newSiteOfMaxUnavailable(t *testing.T) *site {
 	t.Helper()
 	program(t) // It builds the controller.
-	gate := "--feature-gates=" + feature + "=true"
+	const gate = "--feature-gates=MaxUnavailableStatefulSet=true"
 	end := func(stop func() error) {
 		t.Cleanup(func() {
 			if err := stop(); err != nil {
@@ -49,11 +50,11 @@ func newSiteWith(t *testing.T, feature string) *site {
 // bad one waits for the broken pod that is named, and then reaches all pods.
 func TestMaxUnavailable(t *testing.T) {
 	t.Parallel()
-	s, ref := newSiteWith(t, "MaxUnavailableStatefulSet"), "statefulset/web"
+	s, ref := newSiteOfMaxUnavailable(t), "statefulset/web"
 	s.failWith("bad")
 	s.story(ref, manifest("statefulset", "web", "  replicas: 2\n",
 		"  replicas: 5\n  updateStrategy: {rollingUpdate: {maxUnavailable: 2}}\n"), "one")
-	s.haveHeardOfReady("web")
+	s.haveHeardOfReady()
 	before, since := s.past(ref), time.Now()
 	s.edit("foo", "two")
 	s.reached(ref, foo("two"))
@@ -62,7 +63,7 @@ func TestMaxUnavailable(t *testing.T) {
 		t.Errorf("at worst %d of 5 pods were ready, want 3", got)
 	}
 
-	s.haveHeardOfReady("web")
+	s.haveHeardOfReady()
 	s.edit("foo", "bad")
 	command := fmt.Sprintf("kubectl delete pod -n %s %s", s.namespace, s.broken())
 	s.kubectl("rollout", "undo", ref)
