@@ -134,7 +134,7 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	}
 	p.controller, err = rollout.New(rollout.Config{
 		Client: client, Metadata: meta, DriverName: cfg.driverName, Namespaces: cfg.namespaceList(), Secrets: cfg.secrets,
-		SecretsByPod: cfg.secretIdentity == "pod", Roles: cfg.roles, Reloader: cfg.compatReloader,
+		SecretsByPod: cfg.secretIdentity == "pod", Roles: cfg.roles, Pods: cfg.releases, Reloader: cfg.compatReloader,
 		QuietPeriod: cfg.quietPeriod, Rate: cfg.rolloutRate,
 		HoldFailing: cfg.holdFailing, ProgressDeadline: cfg.progressDeadline, DryRun: cfg.dryRun,
 		Events:  events,

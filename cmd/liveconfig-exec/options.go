@@ -26,6 +26,8 @@ type options struct {
 	signal        syscall.Signal
 	stop          syscall.Signal // Zero if the command line does not have it.
 	grace         time.Duration
+	readyFile     string // Empty for no file.
+	readyAfter    time.Duration
 	command       []string
 	copyTo        string
 	help, version bool
@@ -49,6 +51,7 @@ func flags() map[string]flag {
 		"grace":     {"a time such as 30s", (*options).setGrace},
 		"copy-to":   {"DIR", (*options).setCopyTo},
 
+		"ready-file":  {"PATH[,after=9s]", (*options).setReadyFile},
 		"stop-signal": {"a signal such as QUIT", (*options).setStopSignal},
 
 		"keep":    {"", func(o *options, _ string) error { o.wins = environ.Existing; return nil }},
@@ -87,6 +90,9 @@ func (o *options) checkCommand() error {
 		return nil
 	case len(o.command) == 0 || o.command[0] == "":
 		return errors.New("there is no command: write it at the end, after --")
+	case o.readyFile != "" && o.onChange == supervise.Ignore:
+		return errors.New("--ready-file needs --on-change=restart, signal or exit: otherwise the program replaces " +
+			"liveconfig-exec, and nothing keeps the file")
 	}
 	return nil
 }
@@ -202,6 +208,22 @@ func (o *options) setCopyTo(dir string) error {
 		return errors.New("the directory is missing")
 	}
 	o.copyTo = dir
+	return nil
+}
+
+func (o *options) setReadyFile(value string) error {
+	path, option, hasOption := strings.Cut(value, ",")
+	text, isAfter := strings.CutPrefix(option, "after=")
+	after, err := time.ParseDuration(text)
+	switch {
+	case path == "":
+		return errors.New("the file is missing")
+	case hasOption && !isAfter:
+		return fmt.Errorf("unknown option %q: there is after=9s alone", option)
+	case hasOption && (err != nil || after < 0):
+		return errors.New("write a time such as after=9s")
+	}
+	o.readyFile, o.readyAfter = path, after
 	return nil
 }
 

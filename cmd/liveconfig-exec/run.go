@@ -14,6 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/exec/readyfile"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/supervise"
 )
 
@@ -109,6 +110,11 @@ func (l *loader) supervise(ctx context.Context) int {
 		l.log.problem("", err)
 		return codeOwn
 	}
+	ready, err := l.readyMark()
+	if err != nil {
+		l.log.problem("--ready-file "+l.options.readyFile+": ", err)
+		return codeOwn
+	}
 	watcher := fileset.NewWatcher(fileset.Config{Moment: fileset.EachWrite, Polling: l.polling})
 	watcher.Watch(set)
 	states := make(chan supervise.State)
@@ -117,7 +123,16 @@ func (l *loader) supervise(ctx context.Context) int {
 		Command: l.options.command, First: first, States: states,
 		OnChange: l.options.onChange, Signal: l.options.signal,
 		StopSignal: l.options.stop, Grace: l.options.grace, Log: l.log.line,
+		Ready: ready, ReadyAfter: l.options.readyAfter,
 	}))
+}
+
+// readyMark returns the file of --ready-file, which is not there yet; nil without that flag.
+func (l *loader) readyMark() (supervise.Mark, error) {
+	if l.options.readyFile == "" {
+		return nil, nil //nolint:nilnil // No mark is not an error.
+	}
+	return readyfile.New(l.options.readyFile)
 }
 
 // follow starts to send the states that changes make, until the context ends.

@@ -7,6 +7,7 @@ ConfigMaps and Secrets, and acts on their changes.
 Usage:
   liveconfig-exec [--from DIR[,prefix=P_]]... [--env-file FILE]... [--key NAME=FILE[,optional]]...
                   [--on-change=ACTION] [--stop-signal SIGNAL] [--grace 30s] [--keep]
+                  [--ready-file PATH[,after=9s]]
                   -- COMMAND [ARGUMENT]...
   liveconfig-exec --copy-to DIR
 
@@ -24,6 +25,8 @@ What happens when files change:
   --stop-signal SIGNAL          the signal that asks the program to end, as in its image (STOPSIGNAL) and pod
                                 (lifecycle.stopSignal), such as QUIT for nginx; without this flag TERM, see below
   --grace 30s                   how long the program may take to end; then liveconfig-exec sends SIGKILL
+  --ready-file PATH[,after=9s]  a probe can look for this file: liveconfig-exec makes it when the program has run for that time
+                                since its last start, at once without «after», and removes it before the program is asked to end
 
   --copy-to DIR                 copy liveconfig-exec into DIR, for the container of another image, and start nothing
   --help                        print this text

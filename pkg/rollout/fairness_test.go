@@ -120,12 +120,16 @@ func (s *server) got(namespace string) int64 {
 }
 
 // run starts a controller, which ends with the test.
-func (s *server) run(t *testing.T, perSecond float64) {
+func (s *server) run(t *testing.T, perSecond float64, changes ...func(*Config)) {
 	t.Helper()
-	c, err := New(Config{
+	cfg := Config{
 		Client: s.client, Metadata: s.metadata, DriverName: "csi.liveconfig.internal", Secrets: true, Rate: perSecond,
 		HoldFailing: true, ProgressDeadline: time.Minute, Events: &record.FakeRecorder{}, Metrics: NewMetrics(prometheus.NewRegistry()),
-	})
+	}
+	for _, change := range changes {
+		change(&cfg)
+	}
+	c, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

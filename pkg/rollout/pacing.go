@@ -12,6 +12,9 @@ import (
 // must not keep others of the same workload from being rolled out.
 const longestQuiet = 10
 
+// mostLate is how much later than at its turn a change is rolled out at most.
+const mostLate = time.Second
+
 // pacer decides when a change may be rolled out.
 type pacer struct {
 	quiet time.Duration
@@ -30,7 +33,7 @@ type queuedChange struct {
 	template string    // The sum of the workload's before the change, or when that was first seen.
 	first    time.Time // When it differed from what is rolled out.
 	since    time.Time // When config was first seen.
-	late     float64   // The part of its wait for a turn by which it comes later than it could.
+	late     float64   // By which part of the most that it may be late it is late.
 }
 
 // newPacer returns a pacer that lets perSecond changes pass, and as many at once.
@@ -85,15 +88,16 @@ func (p *pacer) turn(ref workload.Ref) time.Duration {
 }
 
 func newQueuedChange(now time.Time) *queuedChange {
-	late := rand.Float64() / 10 //nolint:gosec // It spreads load and keeps no secret.
+	late := rand.Float64() //nolint:gosec // It spreads load and keeps no secret.
 	return &queuedChange{first: now, since: now, late: late}
 }
 
 // turnOf returns how long a change has to wait for its turn. One that has to wait waits a little
-// longer, each for another time, so that workloads do not start in step.
+// longer, each for another time, so that workloads do not start in step. The last of many is not
+// late by more than mostLate.
 func (p *pacer) turnOf(ref workload.Ref, w *queuedChange, now time.Time) time.Duration {
 	wait := p.limiter.wait(ref, now)
-	return wait + time.Duration(w.late*float64(wait))
+	return wait + time.Duration(w.late*float64(min(wait/10, mostLate)))
 }
 
 // rest records the template of a workload that waits for nothing.

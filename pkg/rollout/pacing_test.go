@@ -96,6 +96,20 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// TestTheLastOfManyIsNotLate: chance delays each by a second at most.
+func TestTheLastOfManyIsNotLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(0, 10)
+		for i := range 1000 {
+			least := max(0, time.Duration(i-9)*100*time.Millisecond)
+			if wait := p.turn(refIn("default", i)); wait < least || wait > least+time.Second+time.Millisecond {
+				t.Errorf("workload %d has to wait %s, want from %s to %s more", i, wait, least, time.Second)
+			}
+		}
+	})
+}
+
 func TestSlowRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -41,6 +41,7 @@ func (c *Controller) reconcile(ctx context.Context, ref workload.Ref) error {
 		c.reportHeld(ctx, h, state, decision)
 	}
 	if decision.Action == plan.Rest {
+		c.reportBlocked(ctx, h)
 		if decision.Held == "" {
 			c.pacer.rest(ref, h.Sum)
 			return c.sweep(ctx, h)
@@ -61,6 +62,7 @@ func (c *Controller) forget(ref workload.Ref) {
 	c.pacer.forget(ref)
 	c.progress.forget(ref)
 	c.access.forget(ref)
+	c.blocked.forget(ref)
 	c.reported.Forget(ref)
 	c.uses.forget(ref)
 	c.attributeBytes.Forget(ref)

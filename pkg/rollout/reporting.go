@@ -31,6 +31,7 @@ const (
 	ReasonOptedOut  = "ConfigOptedOut"
 	ReasonCopyGone  = "ConfigCopyGone"
 	ReasonPutOff    = "ConfigPutOff"
+	ReasonBlocked   = state.ReasonBlocked
 )
 
 // retryHeld is how soon it is tried again what others have to allow.
@@ -132,11 +133,14 @@ func (c *Controller) reportRollout(h *cachedWorkload, s plan.State, d plan.Decis
 	for _, o := range d.Config.Objects() {
 		name := d.Config[o]
 		source, exists := c.caches.source(o.In(h.Namespace))
-		if name == s.Template[o] || !exists || !c.events.Take(h.Namespace) {
+		if name == s.Template[o] || !exists {
 			continue
 		}
 		if s.Template[o] != "" { // Otherwise the source is as old as it likes.
 			c.cfg.Metrics.rolledOut(time.Since(source.ChangedAt))
+		}
+		if !c.sourceEvents.take(o.In(h.Namespace), name) || !c.events.Take(h.Namespace) {
+			continue
 		}
 		text := fmt.Sprintf("%s uses this version as %s", h.is.Ref, name)
 		if _, isUncopied := d.Config.Uncopied()[o]; isUncopied {

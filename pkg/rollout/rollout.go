@@ -71,6 +71,8 @@ type Config struct {
 	// SecretsByPod means that the driver reads Secrets with the credentials of the pods, which then
 	// need access to copies.
 	SecretsByPod bool
+	// Pods decides whether the controller may list pods, to find those that block a rollout.
+	Pods bool
 	// Roles decides whether the controller writes the names of copies into Roles that ask for them.
 	Roles bool
 	// QuietPeriod is how long the sources of a workload must not have changed before a change is
@@ -129,6 +131,8 @@ type Controller struct {
 	access       *accessWaits
 	reported     *workloop.Reported[workload.Ref]
 	reportedGone *workloop.Reported[api.Ref]
+	sourceEvents *sourceEvents
+	blocked      *blockedLooks
 	reportedRole *workloop.Reported[types.NamespacedName]
 	verified     *verified
 	uses         *templateUses
@@ -153,6 +157,8 @@ func New(cfg Config) (*Controller, error) {
 		progress: newProgressTracker(cfg.ProgressDeadline), access: newAccessWaits(),
 		reported: workloop.NewReported[workload.Ref](), reportedGone: workloop.NewReported[api.Ref](),
 		verified: &verified{uids: map[api.Ref]types.UID{}}, written: map[workload.Ref]string{},
+		sourceEvents:   newSourceEvents(),
+		blocked:        newBlockedLooks(),
 		reportedRole:   workloop.NewReported[types.NamespacedName](),
 		uses:           newTemplateUses(),
 		attributeBytes: fairqueue.NewAllowance(textRate, textBurst),
@@ -287,6 +293,9 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 		return
 	}
 	o := api.Ref{Kind: kind, Namespace: s.Namespace, Name: s.Name}
+	if now == nil {
+		c.sourceEvents.forget(o)
+	}
 	if _, _, ok := copies.SplitName(s.Name); ok { // It may be a copy that has lost its label.
 		c.queueCopies(s.Namespace, []api.Ref{o.Local()})
 	}

@@ -178,8 +178,8 @@ func most(t *testing.T, counts map[string]int, kind string, limit int) {
 	}
 }
 
-// sourceEvents is how many Events a source gets of one wave at most: the recorder folds and then drops the rest.
-const sourceEvents = 25
+// sourceEvents is how many Events there are about one version of a source at most.
+const sourceEvents = 10
 
 // workers is how many workloads the controller works on at a time: so many can find at once that a copy is missing.
 const workers = 4

@@ -74,7 +74,7 @@ func failing(t *testing.T, kind, annotations string, flags ...string) (s *site, 
 	s.failWith("bad")
 	old, now := annotated(annotations)
 	s.story(ref, manifest(kind, "web", old, now, "progressDeadlineSeconds: 600", "progressDeadlineSeconds: 3"), "one")
-	s.haveHeardOfReady("web")
+	s.haveHeardOfReady()
 	since = time.Now()
 	s.edit("foo", "bad")
 	s.eventually(func() error {
@@ -86,12 +86,12 @@ func failing(t *testing.T, kind, annotations string, flags ...string) (s *site, 
 	return s, ref, since
 }
 
-// haveHeardOfReady returns when the journal says of all pods of a workload that they are ready, which is soon after they are.
-func (s *site) haveHeardOfReady(name string) {
+// haveHeardOfReady returns when the journal says of all pods of the workload web that they are ready, which is soon after they are.
+func (s *site) haveHeardOfReady() {
 	s.t.Helper()
 	err := s.stage.Await(s.t.Context(), s.namespace, func(pods []*corev1.Pod) bool {
 		return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-			return isOf(name)(pod) && pod.DeletionTimestamp == nil && !fakenodes.IsReady(pod)
+			return isOf("web")(pod) && pod.DeletionTimestamp == nil && !fakenodes.IsReady(pod)
 		})
 	})
 	must(s.t, err)

@@ -59,12 +59,17 @@ func newSite(t testing.TB, args ...string) *site {
 // newIdleSite returns a site whose controller does not run yet.
 func newIdleSite(t testing.TB, args ...string) *site {
 	t.Helper()
-	c := theCluster(t)
+	_, kubeconfig := program(t)
+	return newIdleSiteIn(t, theCluster(t), fakenodes.ForTest(t), kubeconfig, args...)
+}
+
+// newIdleSiteIn returns an idle site in a cluster with nodes, whose controller has a kubeconfig.
+func newIdleSiteIn(t testing.TB, c *cluster.Cluster, stage *fakenodes.Nodes, kubeconfig string, args ...string) *site {
+	t.Helper()
 	s := &site{
-		t: t, c: c, client: c.Client(), stage: fakenodes.ForTest(t), namespace: cluster.NewNamespace(t, c),
+		t: t, c: c, client: c.Client(), stage: stage, namespace: cluster.NewNamespace(t, c),
 		log: filepath.Join(t.TempDir(), "controller.log"),
 	}
-	_, kubeconfig := program(t)
 	s.args = append([]string{
 		"--kubeconfig=" + kubeconfig, "--namespaces=" + s.namespace, "--leader-elect=false", "--quiet-period=" + quiet.String(), "-v=4",
 	}, args...)

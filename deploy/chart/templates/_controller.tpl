@@ -69,7 +69,8 @@ app.kubernetes.io/component: controller
   verbs: [get, list, watch{{ if not $c.dryRun }}, patch{{ end }}]
 {{- end }}
 {{- if $c.releases }}
-# Pods that use a released object: they must stay ready when they get an edit.
+# Pods that use a released object: they must stay ready when they get an edit. And pods of a StatefulSet whose rollout waits for
+# one that somebody has to delete.
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]

@@ -163,6 +163,7 @@ func (r *podSpec) check() {
 	if len(r.ours) > 0 {
 		r.mounts()
 	}
+	r.stopSignals()
 }
 
 // isInTree reports whether a volume of Kubernetes' own types shows a ConfigMap or Secret.

@@ -33,6 +33,9 @@ func (c *Cluster) RolloutState(ctx context.Context, object runtime.Object) state
 		return state.State{Name: state.NotTriggered}
 	}
 	facts := state.Facts{Workload: w, Newest: map[api.Ref]string{}}
+	if w.MayBlock() {
+		facts.Blocking = BlockingPods(ctx, c.Client, w, w.Ordered.Target)
+	}
 	value, _, _ := reloader.Wanted(w.Annotations, w.Template)
 	objects, _ := trigger.Parse(value) // The state has its mistake.
 	for _, object := range objects {
@@ -53,14 +56,39 @@ func (c *Cluster) heldBack(ctx context.Context, w rolled.Workload) string {
 	list, err := c.Client.CoreV1().Events(w.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": string(w.UID), "source": api.ControllerName}.String(),
 	})
-	if err != nil || len(list.Items) == 0 {
+	if err != nil {
 		return "" // Then it is not known why.
 	}
-	newest := slices.MaxFunc(list.Items, func(a, b corev1.Event) int { return LastSeen(&a).Compare(LastSeen(&b)) })
+	events := slices.DeleteFunc(list.Items, func(e corev1.Event) bool { return e.Reason == state.ReasonBlocked })
+	if len(events) == 0 {
+		return ""
+	}
+	newest := slices.MaxFunc(events, func(a, b corev1.Event) int { return LastSeen(&a).Compare(LastSeen(&b)) })
 	if newest.Reason != state.ReasonHeldBack {
 		return ""
 	}
 	return strings.TrimPrefix(newest.Message, state.HeldBackPrefix)
+}
+
+// BlockingPods returns the pods that block a rollout of a workload to a ControllerRevision until
+// somebody deletes them. It returns nothing if the pods cannot be listed.
+func BlockingPods(ctx context.Context, client kubernetes.Interface, w rolled.Workload, target string) []string {
+	if w.Ordered == nil {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(w.Ordered.Selector)
+	if err != nil {
+		return nil
+	}
+	list, err := client.CoreV1().Pods(w.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return nil
+	}
+	pods := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = &list.Items[i]
+	}
+	return w.Blocking(target, pods, time.Now())
 }
 
 // HistoryOf reads the revisions of a workload.

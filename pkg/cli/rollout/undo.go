@@ -26,6 +26,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	rolled "github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
@@ -119,6 +120,7 @@ func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error 
 	case after == nil:
 		_, err := fmt.Fprintf(u.Out, "%s skipped rollback (current template already matches revision %d)\n", fullName(u.info),
 			u.target.Number)
+		u.remarkBlocking(ctx)
 		return err
 	}
 	if u.output.DryRun != printing.DryRunNone && !u.output.HasFormat() {
@@ -132,6 +134,7 @@ func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error 
 		return err
 	}
 	u.remarkEffect(after)
+	u.remarkBlocking(ctx)
 	return nil
 }
 
@@ -313,6 +316,14 @@ func (u *undo) remarkEffect(after runtime.Object) {
 		u.Remark("note: this is the config that was rolled out last: nothing is undone any more, and edits are rolled out")
 	default:
 		u.remarkHold(w.Annotations)
+	}
+}
+
+// remarkBlocking prints which pods somebody has to delete before the pods get the revision.
+func (u *undo) remarkBlocking(ctx context.Context) {
+	w := u.history.Workload
+	if pods := observe.BlockingPods(ctx, u.client, w, u.target.Name); len(pods) > 0 {
+		u.Remark("note: %s", state.ByPods(w.Ref, pods))
 	}
 }
 

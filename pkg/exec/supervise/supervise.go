@@ -61,6 +61,11 @@ type Config struct {
 	StopSignal syscall.Signal
 	// Grace is how long the command may take to end. Then it is killed.
 	Grace time.Duration
+	// Ready is set when the command has run for ReadyAfter since its last start. It is taken away
+	// before the command gets a signal that ends it for good or for a restart, and when the command
+	// has ended. Nil for no mark.
+	Ready      Mark
+	ReadyAfter time.Duration
 	// Log gets one line for each message. Messages never contain values.
 	Log func(format string, args ...any)
 }
@@ -95,6 +100,8 @@ func Run(cfg Config) (code int, err error) {
 			s.change(state)
 		case <-s.release:
 			s.resume()
+		case <-s.ready:
+			s.mark()
 		case <-s.deadline:
 			s.Log("%s has not ended within %s: it is killed", s.Command[0], s.Grace)
 			_ = unix.Kill(s.child, unix.SIGKILL) // It may have left its group.
@@ -147,6 +154,11 @@ type supervisor struct {
 	held    *State
 	release <-chan time.Time
 
+	// ready is when the mark is set; nil if it is set already, or is not to be.
+	ready <-chan time.Time
+	// warned means that the log has the line about probes.
+	warned bool
+
 	terminal *terminal
 	done     bool
 	code     int
@@ -165,6 +177,7 @@ func (s *supervisor) start() error {
 	})
 	if err == nil {
 		s.terminal.give(s.child)
+		s.markLater()
 	}
 	return err
 }
@@ -176,7 +189,10 @@ func (s *supervisor) pass(sig os.Signal) {
 	if !ok {
 		return
 	}
-	s.ending = s.ending || s.isFinal(number)
+	if s.isFinal(number) {
+		s.ending = true
+		s.unmark()
+	}
 	if s.next == nil {
 		s.suspicion.note(number, time.Now())
 	}
@@ -209,7 +225,9 @@ func (s *supervisor) isNews(state State) bool {
 
 // replace asks the command to end, so that it can be started in a new environment.
 func (s *supervisor) replace(state State) {
+	s.unmark()
 	s.Log("the environment has changed: %s is %s", s.Command[0], s.becomes())
+	s.warnOfProbes()
 	s.next = &state
 	_ = unix.Kill(s.child, cmp.Or(s.StopSignal, unix.SIGTERM))
 	s.deadline = time.After(s.Grace)
@@ -247,6 +265,7 @@ func (s *supervisor) reap() error {
 }
 
 func (s *supervisor) ended(status unix.WaitStatus) error {
+	s.unmark()
 	if s.next == nil || s.ending {
 		s.finish(codeOf(status))
 		return nil

@@ -40,6 +40,10 @@ const (
 	HeldBackPrefix = "Not rolled out: "
 )
 
+// ReasonBlocked is the reason of the Events about pods that a rollout waits for until somebody
+// deletes them.
+const ReasonBlocked = "ConfigBlocked"
+
 // Names returns all states in the order of docs/states.md.
 func Names() []Name {
 	return []Name{NotTriggered, Pending, HeldBack, Paused, Rolling, Stuck, Undone, NoEdit, Done}
@@ -54,6 +58,8 @@ type Facts struct {
 	// Held is why the controller holds the newest edit back, as its last Event reports; empty if it
 	// reports nothing.
 	Held string
+	// Blocking are the pods that the rollout waits for until somebody deletes them.
+	Blocking []string
 }
 
 // State is a state and its texts.
@@ -75,6 +81,14 @@ func (s State) String() string {
 
 // Of decides the state.
 func Of(f Facts) State {
+	s := f.decide()
+	if len(f.Blocking) > 0 && s.Name != NotTriggered {
+		s.Why = strings.TrimPrefix(s.Why+"; ", "; ") + ByPods(f.Workload.Ref, f.Blocking)
+	}
+	return s
+}
+
+func (f Facts) decide() State {
 	w := f.Workload
 	value, key, isOptedIn := reloader.Wanted(w.Annotations, w.Template)
 	text, hasConfig := w.Template.Annotations[trigger.ConfigAnnotation]
@@ -232,6 +246,17 @@ func ByPause(ref workload.Ref) string {
 func ByFailure(ref workload.Ref) string {
 	return fmt.Sprintf("the rollout of the last change gets nowhere; to go back, after which this change is tried: "+
 		"kubectl rollout undo %s; to try it at once: kubectl annotate %s %s=%s", ref, ref, trigger.WhileFailing, trigger.Roll)
+}
+
+// ByPods returns why a StatefulSet waits for pods until somebody deletes them, and what to type.
+func ByPods(ref workload.Ref, pods []string) string {
+	are, them := "pod %s is not ready and has another template", "it"
+	if len(pods) > 1 {
+		are, them = "pods %s are not ready and have another template", "them"
+	}
+	return fmt.Sprintf(are+" than %s, and Kubernetes does not replace %s by itself; to let the rollout continue: "+
+		"kubectl delete pod -n %s %s",
+		strings.Join(pods, ", "), ref, them, ref.Namespace, strings.Join(pods, " "))
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -59,6 +59,13 @@ func paused(f *state.Facts) { f.Workload.Paused = true }
 
 func held(why string) func(*state.Facts) { return func(f *state.Facts) { f.Held = why } }
 
+// blocking are pods of a StatefulSet that is not done.
+func blocking(pods ...string) func(*state.Facts) {
+	return func(f *state.Facts) {
+		f.Workload.Kind, f.Workload.Progress.Done, f.Blocking = workload.StatefulSet, false, pods
+	}
+}
+
 func progress(p workload.Progress) func(*state.Facts) {
 	return func(f *state.Facts) { f.Workload.Progress = p }
 }
@@ -132,6 +139,11 @@ func cases() []example {
 			Name: state.Undone, Why: "the last change was undone at 2026-03-01T12:00:00Z; edits wait until: " +
 				"kubectl annotate deployment/web liveconfig.internal/undone-",
 		}},
+		{"undone, and a StatefulSet waits for a broken pod", facts(undone, blocking("web-2")), state.State{
+			Name: state.Undone, Why: "the last change was undone at 2026-03-01T12:00:00Z; it stays so until a source is edited; " +
+				"pod web-2 is not ready and has another template than statefulset/web, and Kubernetes does not replace it by itself; " +
+				"to let the rollout continue: kubectl delete pod -n shop web-2",
+		}},
 		{"undone and resumed without an edit", facts(undone, annotation(trigger.UndoneAnnotation, "")), state.State{
 			Name: state.NoEdit, Why: "the last change was undone, and no source was edited since; the next edit is rolled out",
 		}},
@@ -149,6 +161,16 @@ func TestOf(t *testing.T) {
 				t.Errorf("Of (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestSeveralPodsBlock: one command deletes them all.
+func TestSeveralPodsBlock(t *testing.T) {
+	t.Parallel()
+	want := "pods with the new template: 3; available pods: 3; pods web-1, web-2 are not ready and have another template than " +
+		"statefulset/web, and Kubernetes does not replace them by itself; to let the rollout continue: kubectl delete pod -n shop web-1 web-2"
+	if got := state.Of(facts(blocking("web-1", "web-2"))); got.Why != want || got.Name != state.Rolling {
+		t.Errorf("state = %s, want %s: %s", got, state.Rolling, want)
 	}
 }
 

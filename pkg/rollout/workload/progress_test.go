@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
@@ -88,6 +89,8 @@ func TestProgressOfAStatefulSet(t *testing.T) {
 	}
 	unsaid := rolling(&appsv1.RollingUpdateStatefulSetStrategy{})
 	onDelete := appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+	recreate := appsv1.StatefulSetUpdateStrategy{Type: appsv1.RecreateStatefulSetStrategyType}
+	twoAtOnce := rolling(&appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: new(intstr.FromInt32(2))})
 	status := func(generation int64, updated, ready, available int32) appsv1.StatefulSetStatus {
 		return appsv1.StatefulSetStatus{
 			ObservedGeneration: generation, UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: available,
@@ -108,6 +111,11 @@ func TestProgressOfAStatefulSet(t *testing.T) {
 		"two were to be updated by the partition":       {from(1), status(7, 2, 3, 0), done(2, 3, 0)},
 		"the partition keeps all":                       {from(5), status(7, 0, 3, 0), done(0, 3, 0)},
 		"the partition's pod is not ready":              {from(2), status(7, 1, 2, 0), underWay(1, 2, 0)},
+		"two are replaced at once":                      {twoAtOnce, status(7, 2, 1, 1), underWay(2, 1, 1)},
+		"two were replaced at once":                     {twoAtOnce, status(7, 3, 3, 3), done(3, 3, 3)},
+		"all were deleted":                              {recreate, status(7, 0, 0, 0), underWay(0, 0, 0)},
+		"all were made again, and are not ready":        {recreate, status(7, 3, 0, 0), underWay(3, 0, 0)},
+		"all were made again":                           {recreate, status(7, 3, 3, 3), done(3, 3, 3)},
 		"somebody has to, and it is not yet observed":   {onDelete, status(6, 0, 2, 0), workload.Progress{}},
 		"somebody has to delete the pods": {
 			onDelete, status(7, 0, 2, 0), workload.Progress{Observed: true, Done: true, OnDelete: true, Counts: counts(0, 2, 0)},

@@ -52,6 +52,8 @@ type Workload struct {
 	// Deleting is a workload that is about to go.
 	Deleting bool
 	Progress Progress
+	// Ordered is nil if Kubernetes replaces broken pods itself, or if no pod waits for them.
+	Ordered *Ordered
 }
 
 // OwnerReference returns what makes an object go with the workload. It neither controls the object
@@ -76,6 +78,7 @@ func OfDeployment(d *appsv1.Deployment) Workload {
 func OfStatefulSet(s *appsv1.StatefulSet) Workload {
 	w := of(StatefulSet, &s.ObjectMeta, &s.Spec.Template)
 	w.Progress = statefulSetProgress(s)
+	w.Ordered = orderedOf(s)
 	return w
 }
 

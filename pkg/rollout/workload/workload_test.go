@@ -41,6 +41,8 @@ func TestViews(t *testing.T) {
 	deleted.DeletionTimestamp = new(metav1.Now())
 	paused, deleting := view(workload.Deployment), view(workload.DaemonSet)
 	paused.Paused, deleting.Deleting = true, true
+	ordered := view(workload.StatefulSet)
+	ordered.Ordered = &workload.Ordered{Last: 0}
 
 	tests := map[string]struct{ got, want workload.Workload }{
 		"a Deployment": {
@@ -55,7 +57,7 @@ func TestViews(t *testing.T) {
 		},
 		"a StatefulSet": {
 			workload.OfStatefulSet(&appsv1.StatefulSet{ObjectMeta: created, Spec: appsv1.StatefulSetSpec{Template: template()}}),
-			view(workload.StatefulSet),
+			ordered,
 		},
 		"a DaemonSet": {
 			workload.OfDaemonSet(&appsv1.DaemonSet{ObjectMeta: created, Spec: appsv1.DaemonSetSpec{Template: template()}}),
