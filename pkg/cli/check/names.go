@@ -21,7 +21,7 @@ type source struct {
 // noteSources notes the objects that a volume needs.
 func (r *podSpec) noteSources(at manifest.Path, texts map[string]string, spec api.Spec) {
 	for _, src := range spec.Sources {
-		if src.Optional {
+		if src.Optional || src.Selection != nil { // Whatever has the labels by then is what it needs.
 			continue
 		}
 		for _, key := range []string{api.KeyConfigMap, api.KeySecret, api.KeySources} {

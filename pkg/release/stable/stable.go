@@ -37,6 +37,8 @@ type Object struct {
 	FormerOf string
 	// Annotations are all of a stable copy, or of an object that keeps former contents.
 	Annotations map[string]string
+	// Labels are those of a released object, by which volumes may select it.
+	Labels map[string]string
 	// CreatedAt is when the object was created, by the API server's clock and in whole seconds.
 	CreatedAt time.Time
 
@@ -119,6 +121,9 @@ func (o Object) with(kind api.Kind, meta *metav1.ObjectMeta) Object {
 	o.Annotation = settings.Cut(o.Annotation)
 	o.Digest, o.CreatedAt = release.Digest(o.Data()), meta.CreationTimestamp.Time
 	o.Label, o.FormerOf = meta.Labels[release.StableLabel], meta.Labels[release.FormerLabel]
+	if o.IsReleased {
+		o.Labels = meta.Labels
+	}
 	if o.Label != "" || o.FormerOf != "" {
 		o.Annotations = meta.Annotations
 	}
