@@ -335,6 +335,29 @@ func AgreeWith(annotations map[string]string, name string, others map[string]rel
 	return annotations
 }
 
+// AnnotatePartner returns the annotations of a stable copy that names a release for one other
+// object; none if id is empty.
+func AnnotatePartner(annotations map[string]string, name, id string) map[string]string {
+	annotations = clone(annotations)
+	partners := release.ParsePartners(annotations[release.PartnersAnnotation]).With(name, id)
+	if id == "" {
+		delete(partners, name)
+	}
+	delete(annotations, release.PartnersAnnotation)
+	if len(partners) > 0 {
+		setPartners(annotations, partners)
+	}
+	return annotations
+}
+
+// AnnotateCompleted returns the annotations of a stable copy that gets what was promoted earlier,
+// whatever is released now.
+func AnnotateCompleted(annotations map[string]string, digest string, at time.Time) map[string]string {
+	annotations = clone(annotations)
+	addHistory(annotations, release.Entry{Digest: digest, Outcome: release.Promoted, At: at})
+	return annotations
+}
+
 func clone(annotations map[string]string) map[string]string {
 	if annotations == nil {
 		return map[string]string{}
