@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
@@ -21,115 +20,151 @@ func (c *Controller) settle(ctx context.Context, members []*member) error {
 	if c.cfg.DryRun {
 		return nil
 	}
+	parties := map[string]*party{}
 	for _, m := range members {
-		for _, ref := range partnerRefs(m, members) {
-			other, err := c.current(ctx, release.StableOf(ref))
-			if err != nil {
-				return err
-			}
-			if other == nil || !other.IsCopyOf(ref) || agrees(m, ref, other) {
-				continue
-			}
-			if err := c.settleOne(ctx, m, ref, other); err != nil {
-				return err
-			}
+		parties[m.name()] = newParty(m)
+	}
+	for _, m := range members {
+		if err := c.settleMember(ctx, parties[m.name()], parties); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// partnerRefs returns the objects that a copy was promoted together with, and the other members.
-func partnerRefs(m *member, members []*member) (refs []api.Ref) {
-	names := map[string]bool{}
-	for name := range m.copy.Partners() {
-		names[name] = true
-	}
-	for _, other := range members {
-		names[other.name()] = other != m
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if ref, isOne := release.RefOf(m.ref().Namespace, name); isOne && names[name] && ref != m.ref() {
-			refs = append(refs, ref)
+// party is an object and its copy with what they say of others, read once.
+type party struct {
+	*member
+
+	partners release.Partners
+	exposure release.Exposure
+	shown    string // Stands for the release that the exposure is of.
+}
+
+func newParty(m *member) *party {
+	e := m.copy.Exposure()
+	return &party{m, m.copy.Partners(), e, e.Release()}
+}
+
+// settleMember ends disagreements of one copy. parties are the members of the unit, to which others
+// are added that the copy names.
+func (c *Controller) settleMember(ctx context.Context, p *party, parties map[string]*party) error {
+	for name := range p.partners {
+		if _, isKnown := parties[name]; isKnown {
+			continue
 		}
-	}
-	return refs
-}
-
-// agrees reports whether the copies of a member and of another object are of one release, or a
-// release or an undo is under way that makes them so.
-func agrees(m *member, ref api.Ref, other *stable.Object) bool {
-	own, others := m.copy.Partners()[release.NameOf(ref)], other.Partners()[m.name()]
-	mine, theirs := m.copy.Exposure(), other.Exposure()
-	isUndone := theirs.State == release.Reverted && theirs.With[m.name()] == m.source.Version ||
-		mine.State == release.Reverted && mine.With[release.NameOf(ref)] != ""
-	return own == others || isUndone || others != "" && mine.Release() == others || own != "" && theirs.Release() == own
-}
-
-// settleOne ends a disagreement with the copy of another object.
-func (c *Controller) settleOne(ctx context.Context, m *member, ref api.Ref, other *stable.Object) error {
-	name, own, id := release.NameOf(ref), m.copy.Partners()[release.NameOf(ref)], other.Partners()[m.name()]
-	kept, isMissed, err := c.missed(ctx, m.ref(), m.copy, id)
-	if err != nil {
-		return err
-	}
-	if isMissed {
-		return c.complete(ctx, m, kept, name, id)
-	}
-	keptOther, isMissed, err := c.missed(ctx, ref, other, own)
-	if err != nil {
-		return err
-	}
-	if isMissed {
-		source, err := c.current(ctx, ref)
-		if err != nil || source == nil {
+		other, err := c.partyOf(ctx, p.ref().Namespace, name)
+		if err != nil {
 			return err
 		}
-		return c.complete(ctx, &member{source: *source, copy: other}, keptOther, m.name(), own)
+		parties[name] = other
 	}
-	isReleased := m.source.Digest != m.copy.Digest || m.copy.Exposure().Digest != "" || other.Exposure().Digest != ""
-	if isReleased && (kept.Digest == "" || kept.Digest != m.copy.Digest) {
+	for _, name := range slices.Sorted(maps.Keys(parties)) {
+		other := parties[name]
+		if other == nil || other.ref() == p.ref() || p.agrees(other) {
+			continue
+		}
+		if err := c.settleOne(ctx, p, other); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partyOf returns an object that has a stable copy; nil for one that has none.
+func (c *Controller) partyOf(ctx context.Context, namespace, name string) (*party, error) {
+	ref, isOne := release.RefOf(namespace, name)
+	if !isOne {
+		return nil, nil //nolint:nilnil // Somebody has written a name of no object.
+	}
+	copied, err := c.current(ctx, release.StableOf(ref))
+	if err != nil || copied == nil || !copied.IsCopyOf(ref) {
+		return nil, err
+	}
+	source, err := c.current(ctx, ref)
+	if err != nil || source == nil {
+		return nil, err
+	}
+	return newParty(&member{source: *source, copy: copied}), nil
+}
+
+// agrees reports whether two copies are of one release, or a release or an undo is under way that
+// makes them so.
+func (p *party) agrees(other *party) bool {
+	own, others := p.partners[other.name()], other.partners[p.name()]
+	return own == others || p.isUndoneWith(other) || other.isUndoneWith(p) ||
+		others != "" && p.shown == others || own != "" && other.shown == own
+}
+
+// isUndoneWith reports whether what one object has was taken back, and what another one has still
+// is to be.
+func (p *party) isUndoneWith(other *party) bool {
+	return p.exposure.State == release.Reverted && p.exposure.With[other.name()] == other.source.Version
+}
+
+// settleOne ends a disagreement.
+func (c *Controller) settleOne(ctx context.Context, p, other *party) error {
+	own, id := p.partners[other.name()], other.partners[p.name()]
+	kept, isMissed, err := c.missed(ctx, p, id)
+	if err != nil {
+		return err
+	}
+	if isMissed {
+		return c.complete(ctx, p, kept, other.name(), id)
+	}
+	keptOther, isMissed, err := c.missed(ctx, other, own)
+	if err != nil {
+		return err
+	}
+	if isMissed {
+		return c.complete(ctx, other, keptOther, p.name(), own)
+	}
+	isReleased := p.source.Digest != p.copy.Digest || p.exposure.Digest != "" || other.exposure.Digest != ""
+	if isReleased && (kept.Digest == "" || kept.Digest != p.copy.Digest) {
 		return nil // The next release may end it.
 	}
-	klog.FromContext(ctx).Info("Stable copies disagree, and are accepted", logkeys.Ref, m.ref(), logkeys.Other, ref)
-	return c.annotate(ctx, m, stable.AnnotatePartner(m.copy.Annotations, name, id))
+	klog.FromContext(ctx).Info("Stable copies disagree, and are accepted", logkeys.Ref, p.ref(), logkeys.Other, other.ref())
+	if err := c.annotate(ctx, p.member, stable.AnnotatePartner(p.copy.Annotations, other.name(), id)); err != nil {
+		return err
+	}
+	p.partners = p.copy.Partners()
+	return nil
 }
 
 // missed returns what is kept of the content that a release made stable, or was to make stable, and
 // whether the copy of the object has missed that.
-func (c *Controller) missed(
-	ctx context.Context, ref api.Ref, is *stable.Object, id string,
-) (kept release.Stored, isMissed bool, err error) {
-	former, err := c.current(ctx, release.FormerOf(ref))
-	if err != nil || former == nil || !former.IsFormerOf(ref) {
+func (c *Controller) missed(ctx context.Context, p *party, id string) (kept release.Stored, isMissed bool, err error) {
+	former, err := c.current(ctx, release.FormerOf(p.ref()))
+	if err != nil || former == nil || !former.IsFormerOf(p.ref()) {
 		return kept, false, err
 	}
 	f := former.Former()
 	kept, _ = f.Of(id)
 	_, isEnded := f.EndOf(kept.Digest)
-	return kept, kept.IsAhead && kept.Digest != is.Digest && !isEnded, nil
+	return kept, kept.IsAhead && kept.Digest != p.copy.Digest && !isEnded, nil
 }
 
 // complete writes what was promoted together with the copy of another object, and this copy has
 // missed.
-func (c *Controller) complete(ctx context.Context, m *member, stored release.Stored, name, id string) error {
-	former, err := c.read(ctx, release.FormerOf(m.ref()))
+func (c *Controller) complete(ctx context.Context, p *party, stored release.Stored, name, id string) error {
+	former, err := c.read(ctx, release.FormerOf(p.ref()))
 	if err != nil {
 		return err
 	}
-	content, err := former.Kept(stored, m.source)
+	content, err := former.Kept(stored, p.source)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "A promotion is not completed", logkeys.Ref, m.ref())
+		klog.FromContext(ctx).Error(err, "A promotion is not completed", logkeys.Ref, p.ref())
 		return nil
 	}
-	annotations := stable.AnnotatePartner(m.copy.Annotations, name, id)
+	annotations := stable.AnnotatePartner(p.copy.Annotations, name, id)
 	annotations = stable.AnnotateCompleted(annotations, stored.Digest, time.Now())
-	c.requests.Spend(m.ref().Namespace)
-	written, err := c.writer.Write(ctx, *m.copy, annotations, &content)
+	c.requests.Spend(p.ref().Namespace)
+	written, err := c.writer.Write(ctx, *p.copy, annotations, &content)
 	if err != nil {
 		return err
 	}
 	c.known.set(written)
 	written = written.WithoutData()
-	m.copy = &written
+	p.copy, p.partners = &written, written.Partners()
 	return nil
 }
