@@ -32,7 +32,7 @@ func (c *Controller) settle(ctx context.Context, members []*member) error {
 	return nil
 }
 
-// party is an object and its copy with what they say of others, read once.
+// party is an object with a copy, and what the copy has of others, read once.
 type party struct {
 	*member
 
@@ -123,7 +123,8 @@ func (c *Controller) settleOne(ctx context.Context, p, other *party) error {
 	if isReleased && (kept.Digest == "" || kept.Digest != p.copy.Digest) {
 		return nil // The next release may end it.
 	}
-	klog.FromContext(ctx).Info("Stable copies disagree, and are accepted", logkeys.Ref, p.ref(), logkeys.Other, other.ref())
+	klog.FromContext(ctx).Info("Stable copies disagree, and are accepted", logkeys.Ref, p.ref(), logkeys.Other,
+		other.ref())
 	if err := c.annotate(ctx, p.member, stable.AnnotatePartner(p.copy.Annotations, other.name(), id)); err != nil {
 		return err
 	}
