@@ -190,6 +190,23 @@ func TestTooManyObjectsByLabel(t *testing.T) {
 	b.WantRefusal(b.Pod("alone", selecting("configMap", "")), codes.ResourceExhausted, "labelSelector selects too much")
 }
 
+// TestMoreThanAThousandObjectsByLabel: the files stay, and an Event has the figures. One object less is fine.
+func TestMoreThanAThousandObjectsByLabel(t *testing.T) {
+	t.Parallel()
+	b := newSelectionRig(t)
+	b.label(b.Namespace, "a", "a", "1", dashboards())
+	pod := b.Pod("web", selecting("configMap", ", path: $(name)/$(key)"))
+	b.Publish(pod)
+	for i := range 1000 {
+		b.label(b.Namespace, fmt.Sprint("small-", i), "x", "1", dashboards())
+	}
+	b.WantEvent(pod, "TooMuchSelected", "1001 objects")
+	b.WantFile(pod, "a/a", "1")
+	b.DeleteConfigMap("small-0")
+	b.WantFile(pod, "small-999/x", "1")
+	b.WantNoFile(pod, "small-0/x")
+}
+
 // TestSelectionsOverOutages: what changes meanwhile is in the files afterwards, also if the API server has forgotten the version of
 // the watch.
 func TestSelectionsOverOutages(t *testing.T) {

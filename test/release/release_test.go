@@ -35,6 +35,30 @@ func TestGoodEdit(t *testing.T) {
 	s.wantEvent("web", releases.ReasonPromoted, "All pods get the edit.")
 }
 
+// TestAnEditOfASelectedObject reaches few pods first, also where pods find the object by its labels.
+func TestAnEditOfASelectedObject(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.create("web", "{steps: [1], pause: 2s}", map[string]string{"a": "1"})
+	label := []byte(`{"metadata": {"labels": {"dashboard": "1"}}}`)
+	for _, name := range []string{"web", "web.stable"} { // Somebody may label the copy, too.
+		_, err := s.ConfigMaps().Patch(t.Context(), name, types.MergePatchType, label, metav1.PatchOptions{})
+		must(t, err)
+	}
+	s.replicas(4, map[string]string{"sources": "[{configMap: {labelSelector: {matchLabels: {dashboard: '1'}}}}]"})
+	s.wantValues("a", map[string]int{"1": 4})
+	s.edit("web", map[string]string{"a": "2"})
+	s.wantState(release.Progressing, 1)
+	s.wantValues("a", map[string]int{"1": 3, "2": 1})
+	s.wantState("", 0)
+	s.wantValues("a", map[string]int{"2": 4})
+	s.edit("web", map[string]string{"a": "3"})
+	s.wantValues("a", map[string]int{"2": 3, "3": 1})
+	s.setStatus(s.shown("a", "3")[0].Name, corev1.ConditionFalse, 0)
+	s.wantState(release.Reverted, 1)
+	s.wantValues("a", map[string]int{"2": 4})
+}
+
 // TestBadEdit is taken back, or stays with the pods that have it, when one of these pods fails.
 func TestBadEdit(t *testing.T) {
 	t.Parallel()

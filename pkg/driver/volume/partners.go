@@ -67,7 +67,8 @@ type disputeError struct{ dispute }
 
 func (e *disputeError) Error() string {
 	return fmt.Sprintf("the stable copies of %s and %s were promoted by different releases; a new pod waits "+
-		"for at most %s until both are of one: see kubectl liveconfig release status", e.copies[0], e.copies[1], newcomersTime)
+		"for at most %s until both are of one: see kubectl liveconfig release status",
+		e.copies[0], e.copies[1], newcomersTime)
 }
 
 // awaitPartners returns an error while the volume would show one object of a group as it was
