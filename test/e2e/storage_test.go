@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
@@ -85,6 +87,19 @@ func (s *site) runStorageSuite(t *testing.T, suite, choice string) {
 	t.Log(summary)
 }
 
+// storageSuite runs tests for longer than other scripts may take.
 func (s *site) storageSuite(ctx context.Context, suite, choice string) (summary string, err error) {
-	return s.Shell(ctx, fmt.Sprintf(`storage-e2e --suite=%s --kubeconfig="$KUBECONFIG" %s`, suite, choice))
+	env, err := s.Environ()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 25*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", fmt.Sprintf(`storage-e2e --suite=%s --kubeconfig="$KUBECONFIG" %s`, suite, choice))
+	cmd.Env = env
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, output)
+	}
+	return string(output), nil
 }
