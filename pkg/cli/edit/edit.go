@@ -92,7 +92,7 @@ func (e *Edit) Run(args []string, change func(*resource.Info, selection.Workload
 	return errors.Join(errs...)
 }
 
-// leave says why an object of a file is not changed, unless that is expected.
+// leave prints why an object of a file is not changed, unless that is expected.
 func (e *Edit) leave(info *resource.Info, err error) {
 	if reason, ok := errors.AsType[*NotApplicableError](err); ok && !reason.IsExpected {
 		e.Remark("note: %s is left as it is: %s", selection.Subject(info), reason)
