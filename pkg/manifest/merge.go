@@ -62,11 +62,11 @@ func (d Document) merged(changes []Change) (string, bool) {
 	case err != nil:
 		return "", false
 	case json.Valid([]byte(d.part.Text)):
-		var data any
-		if sigsyaml.Unmarshal([]byte(text), &data) != nil {
+		read, err := Parse(Part{Text: text})
+		if err != nil {
 			return "", false
 		}
-		text, err = indented(data)
+		text, err = indented(read.Data)
 		return text, err == nil
 	case d.isInBraces():
 		return asKYAML(text)

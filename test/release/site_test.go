@@ -48,7 +48,13 @@ func newSite(t *testing.T) *site {
 // newIdleSite returns a site whose controller does not run yet.
 func newIdleSite(t *testing.T, program string) *site {
 	t.Helper()
-	s := &site{Fixture: kit.New(t), binary: program, log: filepath.Join(t.TempDir(), "controller.log")}
+	return newIdleSiteOf(t, kit.New(t), program)
+}
+
+// newIdleSiteOf returns a site in the namespace and with the node of a fixture.
+func newIdleSiteOf(t *testing.T, b *kit.Fixture, program string) *site {
+	t.Helper()
+	s := &site{Fixture: b, binary: program, log: filepath.Join(t.TempDir(), "controller.log")}
 	repo, err := environment.Repo()
 	must(t, err)
 	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
