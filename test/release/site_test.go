@@ -32,7 +32,8 @@ type site struct {
 	log                string
 	process            *process.Process
 	pods               []*corev1.Pod
-	also               string // Another namespace in which the controller works; empty for none.
+	also               string        // Another namespace in which the controller works; empty for none.
+	patience           time.Duration // How long something may take, if that is longer than soon.
 }
 
 var installing sync.Mutex // One test applies deploy/controller at a time.
@@ -105,7 +106,7 @@ func (s *site) kill() {
 
 func (s *site) eventually(check func() error) {
 	s.T.Helper()
-	environment.Eventually(s.T, soon, check)
+	environment.Eventually(s.T, max(soon, s.patience), check)
 }
 
 // create creates a ConfigMap that is released.
