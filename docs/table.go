@@ -57,6 +57,18 @@ func Rows(t testing.TB, page, name string) [][]string {
 	return open(t, page, name).rows()[2:]
 }
 
+// Shortened returns rows as [Rows] does: the page has longer texts below its table.
+func Shortened(rows [][]string) [][]string {
+	short := make([][]string, len(rows))
+	for i, row := range rows {
+		short[i] = slices.Clone(row)
+		for at := 1; at < len(row); at++ {
+			short[i][at] = shorten(row[at])
+		}
+	}
+	return short
+}
+
 // format returns the table as Markdown, with the further columns of the rows that the page has now.
 func (want Table) format(page [][]string) string {
 	var further []string

@@ -24,6 +24,8 @@ func TestTextsThatPeopleSearchFor(t *testing.T) {
 		"a cluster without the driver":           `volume mode "Ephemeral" not supported by driver csi.liveconfig.internal (no CSIDriver object)`,
 		"a foreign CSIDriver object":             `volume mode "Ephemeral" not supported by driver csi.liveconfig.internal (only supports`,
 		"a pod that waits":                       "Unable to attach or mount volumes: unmounted volumes=",
+		"a link in the kubelet's directory":      "is a symbolic link to",
+		"a kubelet with another directory":       "is not a clean path below the kubelet's directory",
 		"a full node":                            "the node's volumes have no room left for a new one",
 		"a missing ConfigMap":                    `configmap "NAME" not found`,
 		"a missing key of a ConfigMap":           "configmap references non-existent config key: KEY",

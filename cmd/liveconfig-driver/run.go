@@ -96,7 +96,9 @@ func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error)
 	if err != nil {
 		return nil, err
 	}
-	mounts := volumefs.New(volumefs.Config{Root: cfg.kubeletDir, Source: cfg.driverName, SELinuxContext: selinux})
+	mounts := volumefs.New(volumefs.Config{
+		Root: cfg.kubeletDir, Dir: nodeserver.PodsDir, Source: cfg.driverName, SELinuxContext: selinux,
+	})
 	if err := mounts.Check(); err != nil {
 		return nil, err
 	}

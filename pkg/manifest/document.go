@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -76,6 +77,29 @@ func (p Part) syntaxError(err error) error {
 		}
 	}
 	return &SyntaxError{Line: p.Line + line - 1, Err: errors.New(text), isAboutLine: isAboutLine}
+}
+
+// At returns the value that the path leads to, or nil.
+func (d Document) At(path Path) any { return at(d.Data, path) }
+
+// Objects returns the object of a document, or those of a list such as `kubectl get -o yaml`
+// prints, with their paths.
+func (d Document) Objects() iter.Seq2[Path, map[string]any] {
+	return func(yield func(Path, map[string]any) bool) {
+		object, isObject := d.Data.(map[string]any)
+		kind, _ := object["kind"].(string)
+		elements, isList := object["items"].([]any)
+		isList = isList && strings.HasSuffix(kind, "List")
+		if isObject && !isList {
+			yield(Path{}, object)
+			return
+		}
+		for i, element := range Objects(elements) {
+			if !yield(Path{}.Field("items").Index(i), element) {
+				return
+			}
+		}
+	}
 }
 
 // HasMore reports whether the part has a document after this one, which is lost: they are not

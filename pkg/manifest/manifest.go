@@ -124,6 +124,21 @@ func (f File) Parts() []Part {
 	return parts
 }
 
+// Join puts the texts of files together as one file.
+func Join(texts []string) string {
+	var b strings.Builder
+	for _, text := range texts {
+		if b.Len() > 0 && !strings.HasPrefix(text, "---") {
+			b.WriteString("---\n")
+		}
+		b.WriteString(text)
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
 // Documents returns the documents of a file, or why one cannot be read.
 func (f File) Documents() iter.Seq2[Document, error] {
 	return func(yield func(Document, error) bool) {

@@ -38,15 +38,21 @@ func (d Document) Replace(replacements []Replacement) (text string, dropped []st
 	if text, err = d.rewritten(replacements, want); err != nil {
 		return "", nil, err
 	}
+	text = d.withLineEnds(text)
+	return text, d.dropped(text), nil
+}
+
+// withLineEnds returns a text with the ends of lines that the document has.
+func (d Document) withLineEnds(text string) string {
 	if ends := strings.Count(d.part.Text, "\r\n"); ends > 0 && ends == strings.Count(d.part.Text, "\n") {
-		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
+		return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
 	}
-	for _, comment := range commentsOf(d.root) {
-		if !strings.Contains(text, comment) {
-			dropped = append(dropped, comment)
-		}
-	}
-	return text, dropped, nil
+	return text
+}
+
+// dropped returns the comments of the document that a text does not have.
+func (d Document) dropped(text string) []string {
+	return slices.DeleteFunc(commentsOf(d.root), func(comment string) bool { return strings.Contains(text, comment) })
 }
 
 func (d Document) rewritten(replacements []Replacement, want any) (string, error) {

@@ -32,7 +32,8 @@ type site struct {
 	log                string
 	process            *process.Process
 	pods               []*corev1.Pod
-	also               string // Another namespace in which the controller works; empty for none.
+	also               string        // Another namespace in which the controller works; empty for none.
+	patience           time.Duration // How long something may take, if that is longer than soon.
 }
 
 var installing sync.Mutex // One test applies deploy/controller at a time.
@@ -48,7 +49,13 @@ func newSite(t *testing.T) *site {
 // newIdleSite returns a site whose controller does not run yet.
 func newIdleSite(t *testing.T, program string) *site {
 	t.Helper()
-	s := &site{Fixture: kit.New(t), binary: program, log: filepath.Join(t.TempDir(), "controller.log")}
+	return newIdleSiteOf(t, kit.New(t), program)
+}
+
+// newIdleSiteOf returns a site in the namespace and with the node of a fixture.
+func newIdleSiteOf(t *testing.T, b *kit.Fixture, program string) *site {
+	t.Helper()
+	s := &site{Fixture: b, binary: program, log: filepath.Join(t.TempDir(), "controller.log")}
 	repo, err := environment.Repo()
 	must(t, err)
 	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
@@ -99,7 +106,7 @@ func (s *site) kill() {
 
 func (s *site) eventually(check func() error) {
 	s.T.Helper()
-	environment.Eventually(s.T, soon, check)
+	environment.Eventually(s.T, max(soon, s.patience), check)
 }
 
 // create creates a ConfigMap that is released.

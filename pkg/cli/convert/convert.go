@@ -7,6 +7,7 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -85,25 +86,19 @@ func (o *command) run() error {
 		return err
 	}
 	o.readMarks(files)
-	var b strings.Builder
+	var texts []string
 	for _, file := range files {
 		text, err := o.file(file)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file.Name, err)
 		}
-		if b.Len() > 0 && !strings.HasPrefix(text, "---") {
-			b.WriteString("---\n")
-		}
-		b.WriteString(text)
-		if text != "" && !strings.HasSuffix(text, "\n") {
-			b.WriteString("\n")
-		}
+		texts = append(texts, text)
 	}
 	if err := o.verdict(); err != nil {
 		return err
 	}
 	o.remarkOnKustomization(files)
-	_, err = fmt.Fprint(o.Out, b.String())
+	_, err = io.WriteString(o.Out, manifest.Join(texts))
 	return err
 }
 

@@ -54,8 +54,13 @@ type NotApplicableError struct {
 
 func (e *NotApplicableError) Error() string { return e.Reason }
 
+var errNothingChanged = errors.New("nothing was changed: there is no workload for this in the files")
+
 // Run changes each selected object by change. It goes on after an error.
 func (e *Edit) Run(args []string, change func(*resource.Info, selection.Workload) error) error {
+	if e.Local && !e.Output.HasFormat() {
+		return e.runAsWritten(args, change)
+	}
 	printer, err := e.printer()
 	if err != nil {
 		return err
@@ -68,14 +73,12 @@ func (e *Edit) Run(args []string, change func(*resource.Info, selection.Workload
 	changed := 0
 	for _, info := range infos {
 		err := e.one(info, printer, change)
-		notApplicable, isNotApplicable := errors.AsType[*NotApplicableError](err)
+		_, isNotApplicable := errors.AsType[*NotApplicableError](err)
 		switch {
 		case err == nil:
 			changed++
 		case isNotApplicable && e.FromFiles():
-			if !notApplicable.IsExpected {
-				e.Remark("note: %s is left as it is: %s", selection.Subject(info), notApplicable)
-			}
+			e.leave(info, err)
 			if e.Output.HasFormat() { // The output has all manifests.
 				errs = append(errs, printer.PrintObj(info.Object, e.Out))
 			}
@@ -84,9 +87,16 @@ func (e *Edit) Run(args []string, change func(*resource.Info, selection.Workload
 		}
 	}
 	if changed == 0 && errors.Join(errs...) == nil {
-		return errors.New("nothing was changed: there is no workload for this in the files")
+		return errNothingChanged
 	}
 	return errors.Join(errs...)
+}
+
+// leave prints why an object of a file is not changed, unless that is expected.
+func (e *Edit) leave(info *resource.Info, err error) {
+	if reason, ok := errors.AsType[*NotApplicableError](err); ok && !reason.IsExpected {
+		e.Remark("note: %s is left as it is: %s", selection.Subject(info), reason)
+	}
 }
 
 func notWorkload(object runtime.Object) error {
@@ -119,11 +129,8 @@ func (e *Edit) one(
 	if !ok {
 		return notWorkload(info.Object)
 	}
-	if err := change(info, w); err != nil {
+	if err := apply(info, w, change); err != nil {
 		return err
-	}
-	if w.Pod != nil {
-		w.Pod.Spec = w.Template.Spec
 	}
 	if e.Local || e.Output.DryRun == printing.DryRunClient {
 		return printer.PrintObj(info.Object, e.Out)
@@ -133,6 +140,19 @@ func (e *Edit) one(
 		return err
 	}
 	return printer.PrintObj(after, e.Out)
+}
+
+// apply changes a workload or pod in memory.
+func apply(
+	info *resource.Info, w selection.Workload, change func(*resource.Info, selection.Workload) error,
+) error {
+	if err := change(info, w); err != nil {
+		return err
+	}
+	if w.Pod != nil {
+		w.Pod.Spec = w.Template.Spec
+	}
+	return nil
 }
 
 // send sends what was changed, and nothing else: what others change meanwhile stays.

@@ -89,6 +89,17 @@ func (s *Selection) Visit(in *session.Session, args []string) ([]*resource.Info,
 	return infos, errors.Join(errs...)
 }
 
+// Manifests reads the files that were selected, as texts.
+func (s *Selection) Manifests(in *session.Session, args []string) ([]manifest.File, error) {
+	if err := s.check(args); err != nil {
+		return nil, err
+	}
+	return ReadManifests(in, manifest.Input{Names: s.files.Filenames, Recursive: s.files.Recursive})
+}
+
+// Nothing is the error that the files hold nothing that was selected.
+func (s *Selection) Nothing() error { return s.nothing(nil, "") }
+
 // check returns an error for a command line that selects nothing, or selects twice.
 func (s *Selection) check(args []string) error {
 	isPart := func(arg string) bool { return !strings.Contains(arg, "/") }

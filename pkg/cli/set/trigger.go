@@ -56,7 +56,7 @@ func newSetTrigger(s *session.Session) *cobra.Command {
 			"workload. The objects replace those that were set before.",
 		Example: "  kubectl liveconfig set trigger deployment/web configmap/app secret/tls\n" +
 			"  kubectl liveconfig set trigger deployment/web --remove\n" +
-			"  kubectl liveconfig set trigger --local -f web.yaml configmap/app -o yaml",
+			"  kubectl liveconfig set trigger --local -f web.yaml configmap/app",
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.AddFlags(c)

@@ -51,7 +51,7 @@ func newSetVolume(s *session.Session) *cobra.Command {
 			"  kubectl liveconfig set volume deployment/web --secret tls --item tls.key=key:0400 --mount-path /tls -c nginx\n" +
 			"  kubectl liveconfig set volume deployment/web --name all --configmap base --configmap extra --optional " +
 			"--mount-path /etc/all\n" +
-			"  kubectl liveconfig set volume --local -f web.yaml --configmap web --mount-path /etc/web -o yaml\n" +
+			"  kubectl liveconfig set volume --local -f web.yaml --configmap web --mount-path /etc/web\n" +
 			"  kubectl liveconfig set volume deployment/web --remove --name all",
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
@@ -141,7 +141,7 @@ func (o *setVolume) changeable(w selection.Workload) error {
 	case kind == "replicaset":
 		return nil
 	}
-	return fmt.Errorf("volumes of a %s cannot be changed: change its manifest with --local -f FILE -o yaml, and make "+
+	return fmt.Errorf("volumes of a %s cannot be changed: change its manifest with --local -f FILE, and make "+
 		"the %[1]s again", kind)
 }
 

@@ -202,6 +202,18 @@ func TestBadTargetsAreRefused(t *testing.T) {
 	}
 }
 
+// TestTargetsOfAKubeletElsewhere: the kubelet was given the path behind the link that the driver was given, or the other
+// way round.
+func TestTargetsOfAKubeletElsewhere(t *testing.T) {
+	t.Parallel()
+	path := "/data/kubelet" + strings.TrimPrefix(target, kubeletDir)
+	for _, err := range newBench(t, nil).refuseTarget(path) {
+		checkStatus(t, err, codes.InvalidArgument, `target_path "`+path+`" is not a clean path below the kubelet's `+
+			"directory /var/lib/kubelet: set the chart's value kubeletDir (--kubelet-dir) to /data/kubelet, which is the "+
+			"kubelet's --root-dir")
+	}
+}
+
 // TestTargetsThatAreNoPaths, and texts that would be more than one line of a log: little of them is repeated.
 func TestTargetsThatAreNoPaths(t *testing.T) {
 	t.Parallel()

@@ -79,10 +79,23 @@ func (d *Driver) checkIDs(volumeID, target string) error {
 	case len(target) > maxTarget || strings.ContainsRune(target, 0):
 		return invalid("target_path %.64q... is not a path: it has %d bytes, or a zero byte", target, len(target))
 	case filepath.Clean(target) != target || !strings.HasPrefix(target, d.cfg.KubeletDir+"/"):
-		return invalid("target_path %q is not a clean path below the kubelet's directory %s (see --kubelet-dir)",
-			target, d.cfg.KubeletDir)
+		return invalid("target_path %q is not a clean path below the kubelet's directory %s%s", target, d.cfg.KubeletDir,
+			d.adviceOn(target))
 	}
 	return nil
+}
+
+// PodsDir is the directory of the kubelet's directory in which target paths are.
+const PodsDir = "pods"
+
+// adviceOn returns what to set where a kubelet has another directory than the driver's flag has. It
+// may be the same one, by another path.
+func (d *Driver) adviceOn(target string) string {
+	root, _, ok := strings.Cut(target, "/"+PodsDir+"/")
+	if !ok || root == d.cfg.KubeletDir || filepath.Clean(target) != target || !filepath.IsAbs(root) {
+		return " (see --kubelet-dir)"
+	}
+	return ": set the chart's value kubeletDir (--kubelet-dir) to " + root + ", which is the kubelet's --root-dir"
 }
 
 // checkPod refuses a request that does not name its pod, and a pod whose UID is not that of the
@@ -102,7 +115,7 @@ func (d *Driver) checkPod(req *csi.NodePublishVolumeRequest) error {
 		return invalid("%.64q is not a namespace: set podInfoOnMount: true in the CSIDriver object %s",
 			about[keyPodNamespace], d.cfg.Name)
 	}
-	below, ok := strings.CutPrefix(req.GetTargetPath(), d.cfg.KubeletDir+"/pods/")
+	below, ok := strings.CutPrefix(req.GetTargetPath(), d.cfg.KubeletDir+"/"+PodsDir+"/")
 	if owner, _, _ := strings.Cut(below, "/"); ok && owner != uid {
 		return invalid("target_path %q is not one of pod UID %.64q: set podInfoOnMount: true in the CSIDriver object %s",
 			req.GetTargetPath(), uid, d.cfg.Name)

@@ -12,6 +12,7 @@ import (
 // FS makes volumes as kernel mounts and finds them again. It is safe for concurrent use.
 type FS struct {
 	root           string
+	dir            string
 	source         string
 	selinuxContext string // Check may change it, and nothing else.
 	refused        error  // Why there is no context.
@@ -20,7 +21,7 @@ type FS struct {
 
 // New returns an FS. It makes no system call; see [FS.Check].
 func New(c Config) *FS {
-	return &FS{root: filepath.Clean(c.Root), source: c.Source, selinuxContext: c.SELinuxContext}
+	return &FS{root: filepath.Clean(c.Root), dir: c.Dir, source: c.Source, selinuxContext: c.SELinuxContext}
 }
 
 // Check looks for the directory below which targets are, and makes and drops a volume to see that
@@ -68,7 +69,7 @@ func (f *FS) probe() error {
 }
 
 // probeRoot sees that the root is there. Without it every volume of an earlier run would look as if
-// it were gone.
+// it were gone. Behind a link in the root no volume could be published.
 func (f *FS) probeRoot() error {
 	if !filepath.IsAbs(f.root) {
 		return errNotAbsolute(f.root)
@@ -77,7 +78,12 @@ func (f *FS) probeRoot() error {
 	if err != nil {
 		return fmt.Errorf("%w: is it the kubelet's, and mounted into the container?", err)
 	}
-	return unix.Close(root)
+	defer unix.Close(root)
+	if to := f.behind(root, f.dir); to != "" {
+		path := filepath.Join(f.root, f.dir)
+		return &SymlinkError{Path: path, To: to}
+	}
+	return nil
 }
 
 // probeBeneath sees that directories can be opened without following links.

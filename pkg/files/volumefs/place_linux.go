@@ -40,11 +40,30 @@ func (f *FS) find(target string) (*place, error) {
 	fd, err := openBeneath(root, parent)
 	switch {
 	case errors.Is(err, unix.ELOOP):
-		return nil, &SymlinkError{Path: filepath.Join(f.root, firstLink(root, parent)), Target: target}
+		link := firstLink(root, parent)
+		return nil, &SymlinkError{Path: filepath.Join(f.root, link), Target: target, To: f.behind(root, link)}
 	case err != nil:
 		return nil, fmt.Errorf("open its parent directory: %w", os.NewSyscallError("openat2", err))
 	}
 	return &place{parent: fd, name: filepath.Base(target), target: target}, nil
+}
+
+// behind returns where a link leads if it is in the place of the directory of all targets, and ""
+// for any other.
+func (f *FS) behind(root int, link string) string {
+	if link != f.dir {
+		return ""
+	}
+	var buf [unix.PathMax]byte
+	n, err := unix.Readlinkat(root, link, buf[:])
+	if err != nil || n == 0 {
+		return ""
+	}
+	to := string(buf[:n])
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(filepath.Dir(filepath.Join(f.root, link)), to)
+	}
+	return to
 }
 
 // openTop opens a handle of the directory below which targets are. To it links are followed: its

@@ -175,3 +175,37 @@ func TestTheMountTableBehindALink(t *testing.T) {
 		t.Errorf("the mount table has %q, %v, want ours", got, err)
 	}
 }
+
+// TestTheDirectoryOfTargetsIsALink: a container has nothing where it leads. Check and Publish print the same, with what to
+// type.
+func TestTheDirectoryOfTargetsIsALink(t *testing.T) {
+	t.Parallel()
+	for name, relative := range map[string]bool{"by its path": false, "by a relative path": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGround(t)
+			disk := mustMakeAll(t, g.target("disk/pods"))
+			to := disk
+			if relative {
+				to = "../disk/pods"
+			}
+			mustLink(t, to, g.target("kubelet/pods"))
+			pods := g.target("kubelet/pods")
+			v := volumefs.New(volumefs.Config{Root: g.target("kubelet"), Dir: "pods", Source: source})
+			want := pods + " is a symbolic link to " + disk + ", which is not followed: remove it, or have a bind mount in its " +
+				"place (`mount --bind " + disk + " " + pods + "` on the node), or start the kubelet with another --root-dir and " +
+				"set the chart's value kubeletDir to that directory"
+			checkError(t, v.Check(), "check where volumes go: ", want)
+			view, err := v.Create(limits())
+			must(t, err)
+			checkError(t, view.Publish(pods+"/mine/mount"), "publish volume at "+pods+"/mine/mount: ", want)
+			must(t, view.Close())
+
+			must(t, os.Remove(pods))
+			must(t, v.Check()) // The kubelet makes it.
+			mustMakeAll(t, pods+"/mine")
+			must(t, v.Check())
+			must(t, liveAndDie(v, pods+"/mine/mount", "one"))
+		})
+	}
+}

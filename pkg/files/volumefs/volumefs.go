@@ -33,6 +33,9 @@ type Config struct {
 	// Root is the directory below which all targets are: the kubelet's, as an absolute path.
 	// Required. It may be a link, or lie behind one; below it no link is followed.
 	Root string
+	// Dir is the name of the directory of Root that all targets are in, if there is one. It is the
+	// operator's, so an error about a link there has more to type.
+	Dir string
 	// Source is the mount's source in mountinfo: the driver's name, without blanks. Required.
 	Source string
 	// SELinuxContext labels every file of a volume. Empty leaves labels to the kernel; set, it
@@ -79,6 +82,8 @@ func (e *ForeignMountError) Error() string {
 type SymlinkError struct {
 	// Path is where the link is, the first one on the way to Target. It may be Target.
 	Path, Target string
+	// To is where the link of [Config.Dir] leads, and empty for others.
+	To string
 }
 
 // Error leaves out Target, which stands in front of it.
@@ -87,7 +92,12 @@ func (e *SymlinkError) Error() string {
 	if e.Path == e.Target {
 		where = "the target"
 	}
-	return where + " is a symbolic link, which is not followed: remove it, or have a bind mount in its place"
+	const advice = ", which is not followed: remove it, or have a bind mount in its place"
+	if e.To == "" {
+		return where + " is a symbolic link" + advice
+	}
+	return fmt.Sprintf("%s is a symbolic link to %s%s (`mount --bind %[2]s %[1]s` on the node), or start the kubelet "+
+		"with another --root-dir and set the chart's value kubeletDir to that directory", where, e.To, advice)
 }
 
 // cleanTarget returns target without a trailing slash, which would make the kernel follow a symlink

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,14 +68,32 @@ func credentialsDir(t testing.TB) string {
 	})
 }
 
-// install applies deploy/base, and writes the credentials of its service account.
+// Folder returns the folder below deploy that is for the version of a cluster.
+func Folder(c *cluster.Cluster) (string, error) {
+	version, err := c.Client().Discovery().ServerVersion()
+	if err != nil {
+		return "", err
+	}
+	const firstWithTokensInSecrets = 35
+	minor, err := strconv.Atoi(strings.TrimSuffix(version.Minor, "+"))
+	if err == nil && minor < firstWithTokensInSecrets {
+		return "overlays/before-1.35", nil
+	}
+	return "base", err
+}
+
+// install applies deploy/base or what is for an older cluster, and writes the credentials of its service account.
 func install(ctx context.Context, c *cluster.Cluster, kubeconfig string) error {
 	repo, err := Repo()
 	if err != nil {
 		return err
 	}
-	if _, err := c.Apply(ctx, filepath.Join(repo, "deploy", "base")); err != nil {
-		return fmt.Errorf("install deploy/base: %w", err)
+	folder, err := Folder(c)
+	if err != nil {
+		return err
+	}
+	if _, err := c.Apply(ctx, filepath.Join(repo, "deploy", folder)); err != nil {
+		return fmt.Errorf("install deploy/%s: %w", folder, err)
 	}
 	return c.WriteServiceAccountKubeconfig(ctx, kubeconfig, DriverNamespace, DriverAccount)
 }

@@ -21,6 +21,12 @@ func NodeAsShippedWithout(t testing.TB, manifests string, args ...string) *node.
 	return start(t, node.Config{Binary: shipped(driver).path(t), Manifests: manifests, Dir: shortDir(t), Args: args})
 }
 
+// NodeLinkedWithout is [NodeWithout] with a kubelet's directory that is a link to another one.
+func NodeLinkedWithout(t testing.TB, manifests, disk string, args ...string) *node.Node {
+	t.Helper()
+	return start(t, node.Config{Binary: racing(driver).path(t), Manifests: manifests, Dir: shortDir(t), Disk: disk, Args: args})
+}
+
 // Plugin returns where the plugin of kubectl is, built as users have it.
 func Plugin(t testing.TB) string {
 	t.Helper()

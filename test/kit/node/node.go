@@ -51,6 +51,8 @@ type Config struct {
 	// Dir holds everything of the node: the kubelet's directory, the driver's records, sockets and log. Sockets limit
 	// its length to about 70 bytes.
 	Dir string
+	// Disk is where the kubelet's directory leads, if it is a link.
+	Disk string
 	// Args are further flags of the driver.
 	Args []string
 	// Launcher is a command that ends in replacing itself by the command it is given, if the driver is started by one.
@@ -68,6 +70,11 @@ type Node struct {
 // Start starts the driver and waits until it is ready. The caller must call [Node.Stop].
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg}
+	if cfg.Disk != "" {
+		if err := os.Symlink(cfg.Disk, n.KubeletDir()); err != nil {
+			return nil, fmt.Errorf("make the kubelet's directory a link: %w", err)
+		}
+	}
 	for _, dir := range []string{n.KubeletDir(), n.StateDir()} {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return nil, fmt.Errorf("make the node's directories: %w", err)
