@@ -82,8 +82,8 @@ bin/node: setup ## get all that a real node is made of, unless it is there (7 to
 	@for module in . deploy/image test; do go -C $$module mod download; done # Root would own what it fetches.
 
 .PHONY: bin/storage-e2e
-bin/storage-e2e: setup ## build Kubernetes' own tests of inline volumes, unless they are built
-	@test/tools/build.sh storage-e2e
+bin/storage-e2e: setup ## build Kubernetes' own tests of volumes, unless they are built
+	@test/tools/build.sh storage-e2e agnhost
 
 .PHONY: bin/shells
 bin/shells: ## install the shells that complete commands, unless they are there
@@ -109,13 +109,22 @@ test: setup ## what to run before a commit: unit tests, csi-sanity, the driver a
 	@test/go-test.sh unit product
 
 .PHONY: test/all
-test/all: test test/rest ## test and all the rest: kubelet and containers, controller, faults, scale, monitoring, chart; needs root
+test/all: test test/rest ## test and all the rest but for the night: kubelet and containers, controller, faults, scale, monitoring, chart; needs root
 
 .PHONY: test/rest
-test/rest: setup ## what test leaves out
+test/rest: setup ## what test leaves out, but for what runs at night
 	@rm -f bin/test/stages
-	@for stage in bin/tools bin/node bin/storage-e2e bin/promtool bin/helm bin/shells bin/watchers bin/vm; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
+	@for stage in bin/tools bin/node bin/storage-e2e bin/promtool bin/helm bin/watchers; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
 	@test/go-test.sh race rest deploy/image test/tools/kubernetes/storage-e2e/plan
+
+.PHONY: test/nightly
+test/nightly: test/night test/versions test/mutation test/soak ## what runs at night (six hours); needs root
+
+.PHONY: test/night
+test/night: setup ## other kernels, arm64, control groups v2, shells, krew, and what the release workflow does; needs root
+	@rm -f bin/test/stages
+	@for stage in bin/tools bin/k8s bin/node bin/helm bin/shells bin/vm; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
+	@test/go-test.sh night
 
 .PHONY: test/unit
 test/unit: bin/tools ## the tests beside the code

@@ -16,18 +16,9 @@ const maxID = 1<<31 - 1
 
 // Parse turns volumeAttributes into a Spec with every default filled in. Namespace is the pod's,
 // for sources that name none. Keys that start with [KubeletPrefix] are ignored. The error is an
-// *[AttributesError] that lists every mistake at once. Sources with a [Selection] are a mistake.
+// *[AttributesError] that lists every mistake at once.
 func Parse(attributes map[string]string, namespace string) (Spec, error) {
-	return parse(parser{attributes: attributes, namespace: namespace})
-}
-
-// ParseSelecting is [Parse] for callers that know what a [Selection] is.
-func ParseSelecting(attributes map[string]string, namespace string) (Spec, error) {
-	return parse(parser{attributes: attributes, namespace: namespace, takesSelections: true})
-}
-
-func parse(p parser) (Spec, error) {
-	p.meant = map[string]bool{}
+	p := parser{attributes: attributes, namespace: namespace, meant: map[string]bool{}}
 	p.unknownAttributes()
 	spec := Spec{
 		Sources:      p.form(),
@@ -50,13 +41,13 @@ func parse(p parser) (Spec, error) {
 type parser struct {
 	attributes map[string]string
 	namespace  string
-	// takesSelections means that sources may select objects by label.
-	takesSelections bool
 	// meant holds the attributes that a misspelled key was probably meant to be: they are not
 	// reported as missing too.
 	meant     map[string]bool
 	paths     *pathSet
 	itemCount int // Of all sources so far.
+	// namespaceCount is that of all selections so far.
+	namespaceCount int
 	mistakes
 }
 

@@ -2,12 +2,16 @@ package api
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -40,8 +44,8 @@ const (
 	// many values in all. Both become part of the address of each request.
 	maxRequirements = 32
 	maxValues       = 128
-	// maxNamespaces is how many a source may list. Each has its own watch.
-	maxNamespaces = 32
+	// maxNamespaces is how many all sources of a volume may list. Each has its own watch.
+	maxNamespaces = 256
 )
 
 // Selection is the objects of a kind that have labels, in place of one object that has a name.
@@ -74,6 +78,103 @@ func (s Selection) PathOf(ref Ref, key, folder string) (clean, problem string) {
 	return clean, pathProblem(raw, clean)
 }
 
+// Ranges returns what a source with a selection reads: all objects of its kind in each namespace,
+// or in all of them. The refs have no name. A source that names its object has none.
+func (src Source) Ranges() []Ref {
+	if src.Selection == nil {
+		return nil
+	}
+	all := make([]Ref, 0, len(src.Selection.Namespaces))
+	for _, namespace := range src.Selection.Namespaces {
+		if namespace == AllNamespaces {
+			namespace = ""
+		}
+		all = append(all, src.Ref.In(namespace))
+	}
+	return all
+}
+
+// Ranges returns those of all sources, each once.
+func (s Spec) Ranges() []Ref { return s.collect(Source.Ranges) }
+
+// Selected returns a ref for each of [Source.Ranges], that stands for the objects with the labels:
+// see [Ref.Selecting].
+func (src Source) Selected() []Ref {
+	all := src.Ranges()
+	for i := range all {
+		all[i] = all[i].Selecting(src.Selection.Selector)
+	}
+	return all
+}
+
+// Selected returns those of all sources, each once.
+func (s Spec) Selected() []Ref { return s.collect(Source.Selected) }
+
+func (s Spec) collect(of func(Source) []Ref) (all []Ref) {
+	for _, src := range s.Sources {
+		for _, ref := range of(src) {
+			if !slices.Contains(all, ref) {
+				all = append(all, ref)
+			}
+		}
+	}
+	return all
+}
+
+// Selecting returns the ref that stands for the objects that a selector finds in the namespace of
+// r, or in all if that is empty. Its name is the selector in brackets: no object has such a name.
+func (r Ref) Selecting(selector string) Ref { return r.Named("[" + selector + "]") }
+
+// Selector returns the selector of a ref of [Ref.Selecting], and false for other refs.
+func (r Ref) Selector() (selector string, selects bool) {
+	inner, hasStart := strings.CutPrefix(r.Name, "[")
+	selector, hasEnd := strings.CutSuffix(inner, "]")
+	return selector, hasStart && hasEnd
+}
+
+// RequestSelector returns what requests for the objects of a selector ask for. The copies that
+// controllers make never match: they may have the labels of their object.
+func RequestSelector(selector string) string {
+	parts := []string{"!" + Domain + "/copy-of", "!" + Domain + "/former-of", "!" + Domain + "/stable-of"}
+	if selector != "" {
+		parts = append(parts, selector)
+	}
+	return strings.Join(parts, ",")
+}
+
+// Selects reports whether a ref of [Ref.Selecting] stands for an object that has such labels, among
+// others.
+func (r Ref) Selects(ref Ref, has map[string]string) bool { return r.Matcher()(ref, has) }
+
+// Matcher returns [Ref.Selects] for many objects.
+func (r Ref) Matcher() func(ref Ref, has map[string]string) bool {
+	selector, selects := r.Selector()
+	parsed, err := labels.Parse(RequestSelector(selector))
+	if !selects || err != nil {
+		return func(Ref, map[string]string) bool { return false }
+	}
+	return func(ref Ref, has map[string]string) bool {
+		isThere := r.Kind == ref.Kind && (r.Namespace == "" || r.Namespace == ref.Namespace)
+		return isThere && parsed.Matches(labels.Set(has))
+	}
+}
+
+// VersionOfAll returns a version that stands for all these objects, which are sorted by
+// [CompareAge]: another one if one of them differs, is new, or is missing.
+func VersionOfAll(objects []Content) string {
+	h := sha256.New()
+	for _, o := range objects {
+		_, _ = fmt.Fprintln(h, o.Ref.Namespace, o.Ref.Name, o.UID, o.ResourceVersion)
+	}
+	const length = 10 // Bytes; about as readable as the versions of objects.
+	return hex.EncodeToString(h.Sum(nil)[:length])
+}
+
+// CompareAge orders objects: older ones first, then by namespace and name.
+func CompareAge(a Ref, createdA time.Time, b Ref, createdB time.Time) int {
+	return cmp.Or(createdA.Compare(createdB), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
 // selects reports whether a source selects objects by their labels.
 func selects(source any) bool { return memberOf(source, fieldLabelSelector) != nil }
 
@@ -94,6 +195,7 @@ func (p *parser) selection(at *field.Path, kind Kind, value any) Source {
 		elsewhere: notInSelection,
 	})
 	if s.Namespaces == nil && memberOf(value, fieldNamespaces) == nil {
+		p.counted(at.Child(fieldNamespaces), make([]any, 1), &p.namespaceCount, maxNamespaces)
 		s.Namespaces = []string{p.namespaceOr(at.Child(fieldNamespaces), nil)}
 	}
 	return src
@@ -105,7 +207,7 @@ func notInSelection(name string) string {
 		return "cannot stand beside labelSelector, keep one"
 	case KeyNamespace:
 		return "beside labelSelector it is a list, write namespaces: [shop]"
-	case KeyItems, fieldAs:
+	case KeyItems, fieldAs, fieldExpand:
 		return "cannot stand beside labelSelector, which makes a file of every key: name the object, or drop it"
 	default:
 		return notInSource(name)
@@ -291,9 +393,8 @@ func (p *parser) namespaces(at *field.Path, value any) []string {
 		p.required(at, "must have at least one namespace, or leave it out for the pod's own")
 		return nil
 	}
-	already := 0
 	var found []string
-	for i, element := range p.bounded(at, elements, &already, maxNamespaces) {
+	for i, element := range p.counted(at, elements, &p.namespaceCount, maxNamespaces) {
 		at := at.Index(i)
 		if element == AllNamespaces {
 			found = append(found, AllNamespaces)

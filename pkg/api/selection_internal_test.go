@@ -169,8 +169,8 @@ func TestSelectionMistakes(t *testing.T) {
 				`write at least one value beside In and NotIn`,
 		},
 		"too many namespaces": {
-			`{` + selector + `, namespaces: [` + numbered("n%d", 33) + `]}`,
-			`configMap.namespaces: Invalid value: 33: the most for a source is 32, this makes 33`,
+			`{` + selector + `, namespaces: [` + numbered("n%d", 257) + `]}`,
+			`configMap.namespaces: Invalid value: 257: the most for a volume is 256, this makes 257: use two volumes`,
 		},
 	}
 	for name, tt := range tests {
@@ -218,18 +218,71 @@ func TestPathOf(t *testing.T) {
 	}
 }
 
-// TestSelectionIsRefused also checks that all mistakes are reported at once.
-func TestSelectionIsRefused(t *testing.T) {
+// TestMistakesBesideSelections also checks that all mistakes are reported at once.
+func TestMistakesBesideSelections(t *testing.T) {
 	t.Parallel()
-	_, err := Parse(map[string]string{KeySources: `[{configMap: {labelSelector: {}, mode: 9999}}, ` +
-		`{secret: {name: a, namespaces: [a], path: b, folderAnnotation: c}}]`}, "default")
-	const want = `sources[0].configMap.labelSelector: Forbidden: is not served yet, write a separate entry with the ` +
-		`name of each object; ` +
-		`sources[0].configMap.mode: Invalid value: 9999: must be from 0 to 0777 (octal); ` +
+	_, err := Parse(map[string]string{
+		KeySources: `[{configMap: {labelSelector: {}, mode: 9999, expand: {}}}, ` +
+			`{secret: {name: a, namespaces: [a], path: b, folderAnnotation: c}}]`,
+		KeyValues: `[{secret: {labelSelector: {}}}]`,
+	}, "default")
+	const want = `sources[0].configMap.mode: Invalid value: 9999: must be from 0 to 0777 (octal); ` +
+		`sources[0].configMap.expand: Forbidden: cannot stand beside labelSelector, which makes a file of every key: ` +
+		`name the object, or drop it; ` +
 		`sources[1].secret.namespaces: Forbidden: goes with labelSelector, for one object write namespace; ` +
 		`sources[1].secret.path: Forbidden: goes with labelSelector, for the keys of one object write it inside items; ` +
-		`sources[1].secret.folderAnnotation: Forbidden: goes with labelSelector`
+		`sources[1].secret.folderAnnotation: Forbidden: goes with labelSelector; ` +
+		`values[0].secret.labelSelector: Forbidden: goes with sources only: values come from objects that have a name, ` +
+		`so write one entry for each; ` +
+		`values[0].secret.name: Required value: write the name of the Secret`
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("error:\n%v\nwant its end:\n%s", err, want)
+	}
+}
+
+// TestNamespacesOfAllSelections: each namespace of each source has a watch.
+func TestNamespacesOfAllSelections(t *testing.T) {
+	t.Parallel()
+	one := "{configMap: {labelSelector: {}, namespaces: [" + numbered("n%d", 128) + "]}}"
+	tests := map[string]struct{ sources, want string }{
+		"as many as may be": {one + ", " + one, ""},
+		"a list too many":   {one + ", " + one + ", " + one, "sources[2].configMap.namespaces: Invalid value: 128: the most"},
+		"the pod's own":     {one + ", " + one + ", {secret: {labelSelector: {}}}", "sources[2].secret.namespaces: Invalid value: 1:"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Parse(map[string]string{KeySources: "[" + tt.sources + "]"}, "default")
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("error = %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestForgive: to forgive that all objects of a kind are gone concerns no other source.
+func TestForgive(t *testing.T) {
+	t.Parallel()
+	spec, err := Parse(map[string]string{KeySources: `[{configMap: {labelSelector: {}}}]`}, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec.Forgive(Ref{Kind: ConfigMap}).Sources[0].Optional {
+		t.Error("the source is optional, want it as it was")
+	}
+}
+
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	spec, err := Parse(map[string]string{KeySources: `[{configMap: {name: web}},
+		{configMap: {labelSelector: {}, namespaces: [a, b]}},
+		{configMap: {labelSelector: {matchLabels: {app: web}}, namespaces: [b]}}, {secret: {labelSelector: {}, namespaces: ["*"]}}]`},
+		"default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Ref{{Kind: ConfigMap, Namespace: "a"}, {Kind: ConfigMap, Namespace: "b"}, {Kind: Secret}}
+	if diff := cmp.Diff(want, spec.Ranges()); diff != "" {
+		t.Errorf("Ranges (-want +got):\n%s", diff)
 	}
 }

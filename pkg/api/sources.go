@@ -78,9 +78,6 @@ func notInSource(name string) string {
 // source reads what configMap or secret of an entry holds.
 func (p *parser) source(at *field.Path, kind Kind, value any) Source {
 	if selects(value) {
-		if !p.takesSelections {
-			p.forbidden(at.Child(fieldLabelSelector), "is not served yet, write a separate entry with the name of each object")
-		}
 		return p.selection(at, kind, value)
 	}
 	src := Source{Ref: Ref{Kind: kind}}

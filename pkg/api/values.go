@@ -141,7 +141,7 @@ func (s Spec) Inputs() []Source {
 func (s Spec) Forgive(ref Ref) Spec {
 	s.Sources, s.Values = slices.Clone(s.Sources), slices.Clone(s.Values)
 	for i := range s.Sources {
-		if s.Sources[i].Ref == ref {
+		if s.Sources[i].Selection == nil && s.Sources[i].Ref == ref {
 			s.Sources[i].Optional = true
 		}
 	}
@@ -228,10 +228,17 @@ func (p *parser) valueSource(at *field.Path, kind Kind, value any) (src Source, 
 			{name: KeyItems, read: func(at *field.Path, v any) { src.Items = p.valueItems(at, v) }},
 			{name: KeyOptional, read: func(at *field.Path, v any) { src.Optional = p.boolean(at, v) }},
 		},
-		elsewhere: nowhere,
+		elsewhere: notInValues,
 	})
 	src.Ref.Namespace = p.namespaceOr(at.Child(KeyNamespace), namespace)
 	return src, prefix
+}
+
+func notInValues(name string) string {
+	if name == fieldLabelSelector {
+		return "goes with sources only: values come from objects that have a name, so write one entry for each"
+	}
+	return nowhere(name)
 }
 
 // valueItems reads keys with the names of their values.

@@ -73,6 +73,7 @@ func sourcesOfPods() map[string][2]string {
 		"a ConfigMap of the name":      {"- configMap: {name: db-root}\n", ""},
 		"another Secret as JSON":       {`[{"secret": {"name": "web", "items": [{"key": "ключ", "path": "a b/\"c\\"}], "optional": true}}]`, ""},
 		"a name in the text of a path": {`[{"secret": {"name": "web", "items": [{"key": "a", "path": "db-root"}]}}]`, ""},
+		"a selector":                   {"- secret: {labelSelector: {}}\n", unreadable},
 		"a block":                      {"- secret:\n    name: db-root\n", unreadable},
 		"a block of another Secret":    {"- secret:\n    name: web\n", unreadable},
 		"an escape in a field":         {`[{"\u0073ecret": {"name": "db-root"}}]`, unreadable},
@@ -191,7 +192,7 @@ func (p *policies) wantNoneHidden(t *testing.T, namespace string) {
 			continue
 		}
 		isGuarded := slices.ContainsFunc(spec.Sources, func(s api.Source) bool {
-			return s.Ref.Kind == api.Secret && slices.Contains([]string{"db-root", "ca-key", "db-root-0123456789"}, s.Ref.Name)
+			return s.Ref.Kind == api.Secret && (s.Selection != nil || slices.Contains([]string{"db-root", "ca-key", "db-root-0123456789"}, s.Ref.Name))
 		})
 		_, err = p.creates(t.Context(), namespace, podOf(p.ours(map[string]string{"sources": text})))
 		switch {

@@ -16,7 +16,7 @@ type core struct {
 	t  *testing.T
 }
 
-// coreCase is something that pods do with volumes every day. TestMirror has more, with one runtime.
+// coreCase is something that pods do with volumes every day. TestVolumeSuite has more, with one runtime.
 type coreCase struct {
 	// begin makes what the scenario needs, waits for nothing, and returns what is to be seen then. So the pods of all
 	// scenarios start at once.

@@ -7,6 +7,7 @@ func exampleCases() map[string]exampleCase {
 		"optional-override":  optionalOverrideExample(),
 		"redis":              redisExample(),
 		"several-sources":    severalSourcesExample(),
+		"dashboards":         dashboardsExample(),
 		"tls-owner":          tlsOwnerExample(),
 		"cross-namespace-ca": crossNamespaceExample(),
 		"subpath-inplace":    subPathExample(),
@@ -81,6 +82,20 @@ func severalSourcesExample() exampleCase {
 			gone:   []string{billing},
 			prints: map[string]string{list: "password\nprometheus.yml\ntargets-shop.yml\n"},
 		},
+	}}
+}
+
+func dashboardsExample() exampleCase {
+	const orders, nodes, invoices = "/dashboards/Shop/orders.json", "/dashboards/nodes.json", "/dashboards/Billing/invoices.json"
+	return exampleCase{app: "dashboards", user: "65534", after: []look{
+		{
+			files:  map[string]string{orders: "{\"title\": \"Orders\"}\n", nodes: "{\"title\": \"Nodes\"}\n"},
+			owners: map[string]string{orders: "0:0 644", nodes: "0:0 644"},
+			gone:   []string{invoices},
+			log:    []string{"Orders", "Nodes"},
+		},
+		{files: map[string]string{invoices: "{\"title\": \"Invoices\"}\n", orders: "{\"title\": \"Orders\"}\n"}, log: []string{"Invoices"}},
+		{files: map[string]string{invoices: "{\"title\": \"Invoices\"}\n", nodes: "{\"title\": \"Nodes\"}\n"}, gone: []string{orders}},
 	}}
 }
 

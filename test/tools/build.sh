@@ -23,6 +23,7 @@ kubelet                 | kubernetes | k8s   | $k8s/kubelet
 kube-controller-manager | kubernetes | k8s   | $k8s/kube-controller-manager
 kube-scheduler          | kubernetes | k8s   | $k8s/kube-scheduler
 storage-e2e             | kubernetes | k8s   | ./storage-e2e
+agnhost                 | kubernetes | k8s   | k8s.io/kubernetes/test/images/agnhost
 golangci-lint           | lint       | tools | github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 gotestsum               | gotestsum  | tools | gotest.tools/gotestsum
 gremlins                | gremlins   | tools | github.com/go-gremlins/gremlins/cmd/gremlins

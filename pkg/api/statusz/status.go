@@ -146,8 +146,13 @@ type Source struct {
 	// Kind is ConfigMap or Secret.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Optional  bool   `json:"optional"`
+	// Name is a selector in brackets for the objects that have labels, as in [app=web]. Then the
+	// versions are of all of them together, and Namespace is empty for all namespaces. Such an
+	// object that is released is a source of its own beside them.
+	Name     string `json:"name"`
+	Optional bool   `json:"optional"`
+	// Objects is how many a selector has found; nil for a source that names its object.
+	Objects *int `json:"objects,omitempty"`
 	// Items are the keys that were picked; empty for every key of the object.
 	Items []Item `json:"items,omitempty"`
 	// As is the one file that holds all keys; nil where each has its own.

@@ -23,7 +23,7 @@ func (r *podSpec) noteSources(at manifest.Path, texts map[string]string, spec ap
 		r.expanded = append(r.expanded, expanded{r.object, spec})
 	}
 	for _, src := range spec.Sources {
-		if src.Optional {
+		if src.Optional || src.Selection != nil { // Whatever has the labels by then is what it needs.
 			continue
 		}
 		for _, key := range []string{api.KeyConfigMap, api.KeySecret, api.KeySources} {

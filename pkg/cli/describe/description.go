@@ -204,6 +204,12 @@ func (v *Volume) describe(spec api.Spec, copies map[api.Ref]api.Ref) {
 	v.DefaultMode, v.UID, v.GID = attributes.Mode(spec.DefaultMode), spec.UID, spec.GID
 	v.MountPoints = spec.MountPoints
 	for _, src := range spec.Inputs() {
+		for _, selected := range src.Selected() {
+			v.Sources = append(v.Sources, Source{Object: selected, Optional: src.Optional})
+		}
+		if src.Selection != nil {
+			continue
+		}
 		d := Source{Object: src.Ref, Optional: src.Optional}
 		if source, isCopy := copies[src.Ref]; isCopy {
 			d.CopyOf = release.NameOf(source)

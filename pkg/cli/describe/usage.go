@@ -35,7 +35,8 @@ type Usage struct {
 	AllNamespaces bool     `json:"allNamespaces"`
 	Uses          []PodUse `json:"uses"`
 
-	ref api.Ref
+	ref    api.Ref
+	labels map[string]string
 }
 
 // PodUse is one way in which pods of a workload use an object.
@@ -82,12 +83,13 @@ func usagesOf(
 			Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, AllNamespaces: scope.Namespace == "",
 			Uses: []PodUse{}, ref: ref,
 		}
-		found, annotations, err := c.Metadata(ctx, ref)
+		found, about, err := c.Metadata(ctx, ref)
 		if err != nil {
 			one.Unread = err.Error()
 		}
 		one.Exists = found.Version != nil
-		_, one.Released = annotations[release.Annotation]
+		_, one.Released = about.Annotations[release.Annotation]
+		one.labels = about.Labels
 		u.all, u.found[one] = append(u.all, one), map[types.UID]map[way]*PodUse{}
 	}
 	if err := inventory.Each(ctx, c.Client, scope, func(item inventory.Item) error {
@@ -165,7 +167,8 @@ func (u *usages) uses(one *Usage, annotations map[string]string, spec *corev1.Po
 	volumes := volumesOf(spec, template.Place{Namespace: namespace, Driver: u.Driver}, nil)
 	for _, place := range observe.Distinct(places) {
 		at := slices.IndexFunc(volumes, func(v Volume) bool { return v.Name == place.Volume })
-		if place.Object != one.ref || at < 0 {
+		shows := place.Object == one.ref || one.Exists && place.Object.Selects(one.ref, one.labels)
+		if at < 0 || !shows {
 			continue
 		}
 		all = append(all, live(one, place, volumes[at]))

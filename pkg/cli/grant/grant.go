@@ -66,7 +66,7 @@ func New(s *session.Session) *cobra.Command {
 	flags.BoolVar(&o.namedCopies, "named-copies", false,
 		"for triggers: Roles into which the controller writes the names of copies, if it runs with --roles")
 	flags.StringSliceVar(&o.sourceNamespaces, "source-namespace", nil,
-		"another namespace than that of the pods in which sources are granted; can be repeated")
+		"another namespace than that of the pods in which sources are granted, or * for a ClusterRole; can be repeated")
 	flags.Lookup("dry-run").Usage = "with --apply: none, client (only print) or server (the server stores nothing)"
 	flags.StringVar(&o.configMaps, "configmap-identity", string(identity.ByDriver),
 		"identity that reads ConfigMaps: driver or pod, as configured in the driver")
@@ -201,10 +201,17 @@ func (o *command) labelOf(ctx context.Context, namespace string) (string, error)
 func refused(pods roles.Pods, sources []api.Ref) []error {
 	var errs []error
 	for _, ref := range sources {
-		errs = append(errs, fmt.Errorf("%s is in namespace %s, and the pods are in %s: grant makes no Role for it. Any "+
-			"author of the workload can name any source: if service account %[3]s/%s is to read it, add "+
-			"--source-namespace %[2]s",
-			ref, ref.Namespace, pods.Namespace, pods.ServiceAccount))
+		where := fmt.Sprintf("%s is in namespace %s, and the pods are in %s", ref, ref.Namespace, pods.Namespace)
+		role, namespace := "Role", ref.Namespace
+		if ref.Name == "" {
+			where = fmt.Sprintf("a volume selects among %s, and the pods are in %s", ref, pods.Namespace)
+		}
+		if namespace == "" {
+			role, namespace = "ClusterRole", "'"+api.AllNamespaces+"'"
+		}
+		errs = append(errs, fmt.Errorf("%s: grant makes no %s for it. Any author of the workload can name any source: if "+
+			"service account %s/%s is to read it, add --source-namespace %s", where, role, pods.Namespace, pods.ServiceAccount,
+			namespace))
 	}
 	return errs
 }
@@ -220,6 +227,9 @@ func (o *command) released(ctx context.Context, refs []api.Ref) (released []api.
 		return nil, err
 	}
 	for _, ref := range refs {
+		if ref.Name == "" {
+			continue // The Role for the kind is for stable copies too.
+		}
 		if found, err := stable.Read(ctx, client, ref); err == nil && found.IsReleased {
 			released = append(released, ref)
 		}

@@ -49,8 +49,7 @@ func (g *Giver) GiveAll(ctx context.Context, objects []roles.Object, printer pri
 	var errs []error
 	failed := map[types.NamespacedName]bool{}
 	for _, object := range objects {
-		if binding, ok := object.Object.(*rbacv1.RoleBinding); ok &&
-			failed[types.NamespacedName{Namespace: binding.Namespace, Name: binding.RoleRef.Name}] {
+		if ref := roleOf(object.Object); failed[types.NamespacedName{Namespace: object.Meta.Namespace, Name: ref}] {
 			errs = append(errs, fmt.Errorf("%s is not applied, since its Role is not", object))
 			continue
 		}
@@ -59,6 +58,18 @@ func (g *Giver) GiveAll(ctx context.Context, objects []roles.Object, printer pri
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// roleOf returns the name of the Role of a binding; empty for another object.
+func roleOf(object runtime.Object) string {
+	switch binding := object.(type) {
+	case *rbacv1.RoleBinding:
+		return binding.RoleRef.Name
+	case *rbacv1.ClusterRoleBinding:
+		return binding.RoleRef.Name
+	default:
+		return ""
+	}
 }
 
 // Printer prints YAML if nothing else is asked for, and what was applied by its name and namespace.
@@ -84,6 +95,9 @@ func (g *Giver) printApplied(object runtime.Object, to io.Writer) error {
 		return err
 	}
 	operation := "serverside-applied in namespace " + accessor.GetNamespace()
+	if accessor.GetNamespace() == "" {
+		operation = "serverside-applied in the whole cluster"
+	}
 	if g.Output.DryRun != printing.DryRunNone {
 		operation += fmt.Sprintf(" (%s dry run)", g.Output.DryRun)
 	}
@@ -161,8 +175,14 @@ func (g *Giver) send(ctx context.Context, object roles.Object) (runtime.Object, 
 	if g.Output.DryRun == printing.DryRunServer {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	if isRole {
-		return client.Roles(object.Meta.Namespace).Patch(ctx, object.Meta.Name, types.ApplyPatchType, text, options)
+	name, namespace := object.Meta.Name, object.Meta.Namespace
+	switch object.Object.(type) {
+	case *rbacv1.Role:
+		return client.Roles(namespace).Patch(ctx, name, types.ApplyPatchType, text, options)
+	case *rbacv1.ClusterRole:
+		return client.ClusterRoles().Patch(ctx, name, types.ApplyPatchType, text, options)
+	case *rbacv1.ClusterRoleBinding:
+		return client.ClusterRoleBindings().Patch(ctx, name, types.ApplyPatchType, text, options)
 	}
-	return client.RoleBindings(object.Meta.Namespace).Patch(ctx, object.Meta.Name, types.ApplyPatchType, text, options)
+	return client.RoleBindings(namespace).Patch(ctx, name, types.ApplyPatchType, text, options)
 }

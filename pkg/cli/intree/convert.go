@@ -5,6 +5,7 @@
 package intree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -190,6 +191,11 @@ func (n Namer) fits(spec api.Spec, all map[string]string) error {
 		errs = append(errs, errors.New("values in files have no in-tree form"))
 	}
 	for _, src := range spec.Sources {
+		if src.Selection != nil {
+			errs = append(errs, fmt.Errorf("labelSelector, which selects %ss with %s, has no in-tree form",
+				src.Ref.Kind.Resource(), cmp.Or(src.Selection.Selector, "any labels")))
+			continue
+		}
 		if src.Ref.Namespace != n.Namespace {
 			errs = append(errs, fmt.Errorf("%s is of another namespace than the pod's (%s), which has no in-tree form", src.Ref,
 				n.Namespace))

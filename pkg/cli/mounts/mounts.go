@@ -136,6 +136,9 @@ func IsExecutable(spec api.Spec) bool {
 	const executes fs.FileMode = 0o111
 	modes := []fs.FileMode{spec.DefaultMode}
 	for _, src := range spec.Sources {
+		if src.Selection != nil && src.Selection.Mode != nil {
+			modes = append(modes, *src.Selection.Mode)
+		}
 		for _, item := range src.Items {
 			if item.Mode != nil {
 				modes = append(modes, *item.Mode)

@@ -180,6 +180,9 @@ func (c *Cluster) versions(
 // Version returns which version of an object there is. The content of the object does not leave the
 // API server.
 func (c *Cluster) Version(ctx context.Context, of api.Ref) (versions.Now, error) {
+	if selector, selects := of.Selector(); selects {
+		return c.versionOfAll(ctx, of, selector)
+	}
 	object, err := c.metadata(ctx, of)
 	return now(object, err, of)
 }
@@ -189,15 +192,15 @@ func (c *Cluster) metadata(ctx context.Context, of api.Ref) (*metav1.PartialObje
 	return objects.Get(ctx, of.Name, metav1.GetOptions{})
 }
 
-// Metadata returns the version of an object with its annotations. The annotations of an object that
-// does not exist are nil.
-func (c *Cluster) Metadata(ctx context.Context, of api.Ref) (versions.Now, map[string]string, error) {
+// Metadata returns the version of an object with its metadata, which are zero for an object that
+// does not exist.
+func (c *Cluster) Metadata(ctx context.Context, of api.Ref) (versions.Now, metav1.ObjectMeta, error) {
 	object, err := c.metadata(ctx, of)
 	found, err := now(object, err, of)
 	if err != nil || found.Version == nil {
-		return found, nil, err
+		return found, metav1.ObjectMeta{}, err
 	}
-	return found, object.Annotations, nil
+	return found, object.ObjectMeta, nil
 }
 
 // Edit is who changed an object last, as far as the API server has recorded it.
@@ -254,7 +257,85 @@ func now(object metav1.Object, err error, of api.Ref) (versions.Now, error) {
 		return versions.Now{}, fmt.Errorf("get %s: %w", of, err)
 	}
 	version := &statusz.Version{UID: string(object.GetUID()), ResourceVersion: object.GetResourceVersion()}
-	return versions.Now{Version: version, ChangedAt: cmp.Or(content.ChangedAt(object), object.GetCreationTimestamp().Time)}, nil
+	return versions.Now{Version: version, ChangedAt: changedAt(object)}, nil
+}
+
+func changedAt(o metav1.Object) time.Time {
+	return cmp.Or(content.ChangedAt(o), o.GetCreationTimestamp().Time)
+}
+
+// mostSelected is how many objects a volume can select, and one more.
+const mostSelected = 1001
+
+// versionOfAll returns what stands for all objects of a selector, as drivers report it.
+func (c *Cluster) versionOfAll(ctx context.Context, of api.Ref, selector string) (versions.Now, error) {
+	objects := c.meta.Resource(corev1.SchemeGroupVersion.WithResource(of.Kind.Resource() + "s")).Namespace(of.Namespace)
+	list, err := objects.List(ctx, metav1.ListOptions{LabelSelector: api.RequestSelector(selector), Limit: mostSelected})
+	switch {
+	case apierrors.IsForbidden(err):
+		return versions.Now{}, fmt.Errorf("you may not list %s", of.Named(""))
+	case err != nil:
+		return versions.Now{}, fmt.Errorf("list %s: %w", of.Named(""), err)
+	}
+	slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int {
+		return api.CompareAge(refOf(of.Kind, &a), a.CreationTimestamp.Time, refOf(of.Kind, &b), b.CreationTimestamp.Time)
+	})
+	all := make([]api.Content, len(list.Items))
+	var found versions.Now
+	for i := range list.Items {
+		o := &list.Items[i]
+		all[i] = api.Content{Ref: refOf(of.Kind, o), UID: string(o.UID), ResourceVersion: o.ResourceVersion}
+		if changed := changedAt(o); changed.After(found.ChangedAt) {
+			found.ChangedAt = changed
+		}
+	}
+	found.Version = &statusz.Version{ResourceVersion: api.VersionOfAll(all)}
+	return found, nil
+}
+
+func refOf(kind api.Kind, o metav1.Object) api.Ref {
+	return api.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// withSelections returns the objects that pods may show, with those of their selections that match
+// them by their labels in place of objects that no volume names.
+func (c *Cluster) withSelections(ctx context.Context, objects []api.Ref, pods []*corev1.Pod) []api.Ref {
+	var all []api.Ref
+	for _, object := range objects {
+		names, selections := c.showing(ctx, object, pods)
+		if names || len(selections) == 0 {
+			all = append(all, object)
+		}
+		all = append(all, selections...)
+	}
+	return all
+}
+
+// showing returns whether volumes of pods name an object of their namespace, and which of their
+// selections match its labels. An object that cannot be read has none.
+func (c *Cluster) showing(ctx context.Context, object api.Ref, pods []*corev1.Pod) (names bool, selections []api.Ref) {
+	labels := map[string]map[string]string{} // By namespace.
+	for _, pod := range pods {
+		places, _ := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, c.Driver) // Others report mistakes.
+		for _, place := range places {
+			names = names || edited(place) == object
+			if _, selects := place.Object.Selector(); !selects {
+				continue
+			}
+			has, isKnown := labels[pod.Namespace]
+			if !isKnown {
+				if found, err := c.metadata(ctx, object.In(pod.Namespace)); err == nil {
+					has = found.Labels
+				}
+				labels[pod.Namespace] = has
+			}
+			isNew := !slices.Contains(selections, edited(place))
+			if isNew && len(has) > 0 && place.Object.Selects(object.In(pod.Namespace), has) {
+				selections = append(selections, edited(place))
+			}
+		}
+	}
+	return names, selections
 }
 
 // Objects reads ConfigMaps and Secrets, each once.
@@ -290,6 +371,35 @@ func (o *Objects) Of(ctx context.Context, ref api.Ref) Object {
 		o.read[ref] = Get(ctx, o.client, ref)
 	}
 	return o.read[ref]
+}
+
+// List reads the objects of a selection.
+func (o *Objects) List(ctx context.Context, selection api.Ref) (map[api.Ref]Object, error) {
+	selector, _ := selection.Selector()
+	options := metav1.ListOptions{LabelSelector: api.RequestSelector(selector), Limit: mostSelected}
+	found := map[api.Ref]Object{}
+	add := func(kind api.Kind, object Object) {
+		ref := refOf(kind, object)
+		o.read[ref], found[ref] = object, object
+	}
+	if selection.Kind == api.Secret {
+		list, err := o.client.CoreV1().Secrets(selection.Namespace).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			add(selection.Kind, objectOf(&list.Items[i], nil, content.OfSecret))
+		}
+		return found, nil
+	}
+	list, err := o.client.CoreV1().ConfigMaps(selection.Namespace).List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		add(selection.Kind, objectOf(&list.Items[i], nil, content.OfConfigMap))
+	}
+	return found, nil
 }
 
 // Get reads an object.

@@ -58,7 +58,8 @@ type Workload struct {
 	// Newest are the places of the template.
 	Newest []versions.Place
 
-	driver  string
+	driver string
+	// objects are those that were asked for, or the selections that have them.
 	objects []api.Ref
 	// unread are the mistakes of templates and pods: those of one workload have the same. Shown are
 	// the objects of all places.
@@ -77,7 +78,9 @@ func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []
 	if err != nil {
 		return nil, err
 	}
-	t := c.newWorkload(selector, all, objects)
+	next := &corev1.Pod{Spec: w.Template.Spec}
+	next.Namespace, next.Annotations = w.Meta.Namespace, w.Template.Annotations
+	t := c.newWorkload(selector, all, c.withSelections(ctx, objects, append(slices.Clone(all), next)))
 	t.Newest = t.look(w.Template.Annotations, &w.Template.Spec)
 	t.State = c.RolloutState(ctx, w.Object)
 	t.Mounts = c.FailedMounts(ctx, w.Meta.Namespace, t.Waiting)
@@ -108,6 +111,9 @@ func (t *Workload) pod(pod *corev1.Pod) *Pod {
 	places := t.look(pod.Annotations, &pod.Spec)
 	return &Pod{Pod: pod, Places: places, AsksNode: HasVolume(places)}
 }
+
+// Among returns those of the places that were asked for. The places are reused.
+func (t *Workload) Among(places []versions.Place) []versions.Place { return Among(places, t.objects) }
 
 // HasVolume reports whether a place is in a volume of liveconfig.
 func HasVolume(places []versions.Place) bool {
@@ -277,6 +283,7 @@ func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects 
 	if err != nil {
 		return nil, err
 	}
+	objects = c.withSelections(ctx, objects, all)
 	shows := map[string][]*corev1.Pod{} // By namespace.
 	for _, pod := range all {
 		places, err := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, c.Driver)

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -55,7 +57,7 @@ func (o *command) difference(ctx context.Context, pod Pod) (string, error) {
 	if live == nil {
 		o.Remark("note: %s: namespace %s has none yet", pod.Object(), pod.Namespace)
 	} else {
-		before = o.wanted(Volumes(*live, o.driver, o.shown(ctx), o.content(ctx)))
+		before = o.wanted(Volumes(*live, o.driver, o.shown(ctx), o.content(ctx), o.members(ctx, &Set{})))
 	}
 	for _, v := range before {
 		if v.Err != nil {
@@ -148,7 +150,24 @@ func (p Pod) IsSame(other Pod) bool {
 type Set struct {
 	Pods     []Pod
 	contents map[api.Ref]api.Content
+	metadata map[api.Ref]metav1.ObjectMeta // With labels and annotations.
 }
+
+// Members returns the objects of the set that a selection finds. Those that the cluster does not
+// have are the youngest.
+func (s *Set) Members(selection api.Ref) []Member {
+	var found []Member
+	matches := selection.Matcher()
+	for ref, has := range s.metadata {
+		if matches(ref, has.Labels) {
+			found = append(found, Member{Ref: ref, Created: youngest(), Annotations: has.Annotations})
+		}
+	}
+	return found
+}
+
+// youngest is the age of objects that do not exist yet.
+func youngest() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // Content returns what an object of the set holds.
 func (s *Set) Content(ref api.Ref) (api.Content, bool) {
@@ -188,8 +207,10 @@ func (s *Set) addContent(object map[string]any, namespace string) error {
 		return errors.Join(errs...)
 	}
 	if s.contents == nil {
-		s.contents = map[api.Ref]api.Content{}
+		s.contents, s.metadata = map[api.Ref]api.Content{}, map[api.Ref]metav1.ObjectMeta{}
 	}
+	u := unstructured.Unstructured{Object: object}
+	s.metadata[content.Ref] = metav1.ObjectMeta{Labels: u.GetLabels(), Annotations: u.GetAnnotations()}
 	s.contents[content.Ref] = content
 	return nil
 }

@@ -181,7 +181,7 @@ func (o *command) readFile(file manifest.File) error {
 
 func (o *command) volumes(ctx context.Context, pod Pod) []Volume {
 	ours, objects := o.objects(pod, o.noting(ctx)), o.objects(pod, o.content(ctx))
-	all := o.wanted(Volumes(pod, o.driver, ours, objects))
+	all := o.wanted(Volumes(pod, o.driver, ours, objects, o.members(ctx, &o.given)))
 	for _, v := range all {
 		o.found = append(o.found, v.Name)
 		if v.Err != nil {
@@ -210,6 +210,9 @@ func (o *command) remarkLacks(pod Pod, v Volume) {
 	}
 	for _, key := range v.Taken {
 		o.once("note: %s: volume %s: left out is %s, because mountPoints keeps the place", pod.Object(), v.Name, key)
+	}
+	for _, key := range v.Collisions {
+		o.once("note: %s: volume %s: left out of the selected objects is %s", pod.Object(), v.Name, key)
 	}
 	for _, ref := range v.Unfound {
 		if !o.fromCluster {
@@ -328,15 +331,53 @@ func (o *command) objects(pod Pod, cluster Objects) Objects {
 	}
 }
 
+// members returns the objects of a selection: those of the manifests, and those of the cluster that
+// no manifest has.
+func (o *command) members(ctx context.Context, given *Set) Members {
+	return func(selection api.Ref) ([]Member, error) {
+		found := given.Members(selection)
+		if !o.fromCluster {
+			return found, nil
+		}
+		if err := o.cache(); err != nil {
+			return nil, err
+		}
+		objects, err := o.cached.List(ctx, selection)
+		if err != nil {
+			return nil, err
+		}
+		for ref, object := range objects {
+			m := Member{Ref: ref, Created: object.GetCreationTimestamp().Time, Annotations: object.GetAnnotations()}
+			if _, isGiven := given.Content(ref); !isGiven {
+				found = append(found, m)
+			}
+			for i := range found {
+				if found[i].Ref == ref {
+					found[i].Created = m.Created
+				}
+			}
+		}
+		return found, nil
+	}
+}
+
+// cache prepares to read the cluster.
+func (o *command) cache() error {
+	if o.cached != nil {
+		return nil
+	}
+	client, err := o.Clientset()
+	if err == nil {
+		o.cached = observe.NewObjects(client)
+	}
+	return err
+}
+
 // content returns what sources hold in the cluster.
 func (o *command) content(ctx context.Context) Objects {
 	return func(ref api.Ref) (api.Content, bool, error) {
-		if o.cached == nil {
-			client, err := o.Clientset()
-			if err != nil {
-				return api.Content{}, false, err
-			}
-			o.cached = observe.NewObjects(client)
+		if err := o.cache(); err != nil {
+			return api.Content{}, false, err
 		}
 		object := o.cached.Of(ctx, ref)
 		return object.Content, object.Exists(), object.Err

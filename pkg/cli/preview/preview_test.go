@@ -30,19 +30,19 @@ func readSet(t *testing.T, text string) *preview.Set {
 const objects = `
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: web}
+metadata: {name: web, labels: {app: web}, annotations: {folder: f}}
 data: {a: "1", b: "22"}
 binaryData: {c: AAE=}
 ---
 apiVersion: v1
 kind: Secret
-metadata: {name: key}
+metadata: {name: key, labels: {app: web}}
 data: {a: aHVzaA==, k: b2xk}
 stringData: {k: key}
 ---
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: web, namespace: other}
+metadata: {name: web, namespace: other, labels: {app: web}}
 data: {o: other}
 `
 
@@ -61,7 +61,8 @@ func volumesOf(t *testing.T, volumes, spec string) []preview.Volume {
 		content, found := set.Content(ref)
 		return content, found, nil
 	}
-	return preview.Volumes(set.Pods[0], driver, objects, objects)
+	members := func(selection api.Ref) ([]preview.Member, error) { return set.Members(selection), nil }
+	return preview.Volumes(set.Pods[0], driver, objects, objects, members)
 }
 
 // list returns the list of volumes, and the errors of those that hold nothing.
@@ -119,6 +120,22 @@ func TestVolumes(t *testing.T) {
 		"a source of another namespace is another object": {
 			volumes: "  - name: v\n" + ours + "        {configMap: web, namespace: other}\n",
 			want:    "drwxr-xr-x 0:0 - - .\n-rw-r--r-- 0:0 5 d9298a10d1b07358 o",
+		},
+		"what is selected by label": {
+			volumes: "  - name: v\n" + ours + "        sources: |\n          - configMap: {labelSelector: {matchLabels: {app: web}}," +
+				" namespaces: [shop, other], path: $(namespace)/$(key), folderAnnotation: folder}\n",
+			want: "drwxr-xr-x 0:0 - - .\ndrwxr-xr-x 0:0 - - f/\ndrwxr-xr-x 0:0 - - f/shop/\n-rw-r--r-- 0:0 1 " + digestOf1 +
+				" f/shop/a\n-rw-r--r-- 0:0 2 " + digestOf22 + " f/shop/b\n-rw-r--r-- 0:0 2 " + digestOfC + " f/shop/c\n" +
+				"drwxr-xr-x 0:0 - - other/\n-rw-r--r-- 0:0 5 d9298a10d1b07358 other/o",
+		},
+		"a Secret that is selected beside a ConfigMap is hidden": {
+			volumes: "  - name: v\n" + ours + "        sources: |\n          - {secret: {labelSelector: {}}}\n          - {configMap: {labelSelector: {}}}\n",
+			want: "drwxr-xr-x 0:0 - - .\n-rw-r--r-- 0:0 4 hidden a\n-rw-r--r-- 0:0 2 " + digestOf22 + " b\n-rw-r--r-- 0:0 2 " + digestOfC +
+				" c\n-rw-r--r-- 0:0 3 hidden k",
+		},
+		"nothing is selected": {
+			volumes: "  - name: v\n" + ours + "        sources: '[{configMap: {labelSelector: {matchLabels: {app: db}}}}]'\n",
+			want:    "v: no configmap matches labelSelector app=db",
 		},
 		"what is optional may be missing": {
 			volumes: "  - name: v\n" + ours + "        {configMap: none, optional: 'true'}\n", want: "drwxr-xr-x 0:0 - - .",

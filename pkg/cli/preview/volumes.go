@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -19,6 +20,16 @@ import (
 
 // Objects returns what an object holds, and false if the object does not exist.
 type Objects func(api.Ref) (api.Content, bool, error)
+
+// Member is an object that a selection finds.
+type Member struct {
+	Ref         api.Ref
+	Created     time.Time
+	Annotations map[string]string
+}
+
+// Members returns the objects that a ref of [api.Ref.Selecting] stands for.
+type Members func(api.Ref) ([]Member, error)
 
 // Volume is what one volume would hold.
 type Volume struct {
@@ -37,6 +48,8 @@ type Volume struct {
 	LeftOut []string
 	// Taken describes the keys that have no file, because mount points have their places.
 	Taken []string
+	// Collisions describes the keys of selected objects that have no file because of their paths.
+	Collisions []string
 	// Err explains why it would hold nothing.
 	Err error
 }
@@ -51,12 +64,12 @@ const inTreeRoot fs.FileMode = 0o777
 // Volumes returns all volumes of a pod that hold ConfigMaps or Secrets, for a driver of that name.
 // The others are passed over. Volumes of the driver are made of ours, and those of Kubernetes' own
 // types of objects.
-func Volumes(pod Pod, driver string, ours, objects Objects) []Volume {
+func Volumes(pod Pod, driver string, ours, objects Objects, members Members) []Volume {
 	var all []Volume
 	named := map[string]bool{}
 	for _, v := range pod.Spec.Volumes {
 		if kind := typeOf(v, driver); kind != "" {
-			b := builder{pod: pod, driver: driver, objects: objects, made: Volume{Name: v.Name, Type: kind}}
+			b := builder{pod: pod, driver: driver, objects: objects, members: members, made: Volume{Name: v.Name, Type: kind}}
 			if kind == Liveconfig {
 				b.objects = ours
 			}
@@ -75,6 +88,7 @@ type builder struct {
 	pod     Pod
 	driver  string
 	objects Objects
+	members Members
 	made    Volume
 }
 
@@ -166,7 +180,11 @@ func (b *builder) fill(spec api.Spec) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	built, err := b.build(spec, contents)
+	selected, err := b.selected(spec)
+	if err != nil {
+		return err
+	}
+	built, err := b.build(spec, contents, selected)
 	if err != nil {
 		return err
 	}
@@ -177,18 +195,44 @@ func (b *builder) fill(spec api.Spec) error {
 	case "secret", "projected":
 		b.made.RootMode |= inTreeRoot | fs.ModeSticky // As a tmpfs is, on which they are.
 	}
-	b.made.Hidden, err = secrets(spec, contents)
+	b.made.Hidden, err = secrets(spec, contents, selected)
 	return err
+}
+
+// selected reads the objects that selections find.
+func (b *builder) selected(spec api.Spec) (treebuilder.Selected, error) {
+	found := treebuilder.Selected{}
+	for i, src := range spec.Sources {
+		for _, selection := range src.Selected() {
+			members, err := b.members(selection)
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", selection, err)
+			}
+			for _, m := range members {
+				content, exists, err := b.objects(m.Ref)
+				if err != nil {
+					return nil, fmt.Errorf("read %s: %w", m.Ref, err)
+				}
+				if exists {
+					folder := m.Annotations[src.Selection.FolderAnnotation]
+					found[i] = append(found[i], treebuilder.Object{Content: content, Created: m.Created, Folder: folder})
+				}
+			}
+		}
+	}
+	return found, nil
 }
 
 // build returns the files. In a volume of Kubernetes' own, only files belong to a user, and fsGroup
 // may read those too.
-func (b *builder) build(spec api.Spec, contents map[api.Ref]api.Content) (tree.Tree, error) {
-	plan, err := treebuilder.Prepare(spec, b.fsGroup(), contents)
+func (b *builder) build(
+	spec api.Spec, contents map[api.Ref]api.Content, selected treebuilder.Selected,
+) (tree.Tree, error) {
+	plan, err := treebuilder.PrepareSelected(spec, b.fsGroup(), contents, selected)
 	if err != nil {
 		return tree.Tree{}, err
 	}
-	b.made.Taken = plan.LeftOut()
+	b.made.Taken, b.made.Collisions = plan.LeftOut(), plan.Collisions()
 	exact := plan.Tree()
 	if b.made.Type == Liveconfig {
 		return exact, nil
@@ -225,16 +269,20 @@ func (b *builder) fsGroup() *int {
 
 // secrets returns the paths of what Secrets make. Of several sources that have the same path, the
 // last one makes the file: so each is projected alone, and overrules those before it.
-func secrets(spec api.Spec, contents map[api.Ref]api.Content) (map[string]bool, error) {
+func secrets(
+	spec api.Spec, contents map[api.Ref]api.Content, selected treebuilder.Selected,
+) (map[string]bool, error) {
 	found := map[string]bool{}
-	for _, src := range spec.Sources {
+	for i, src := range spec.Sources {
 		alone := api.Spec{Sources: []api.Source{src}, Values: spec.Values, DefaultMode: spec.DefaultMode}
-		plan, err := treebuilder.Prepare(alone, nil, contents)
+		plan, err := treebuilder.PrepareSelected(alone, nil, contents, treebuilder.Selected{0: selected[i]})
 		if err != nil {
 			return nil, fmt.Errorf("find out what %s makes: %w", src.Ref, err)
 		}
 		for _, f := range plan.Tree().Files {
-			found[f.Path] = src.Ref.Kind == api.Secret || plan.HasSecretValues(f.Path)
+			isSecret := src.Ref.Kind == api.Secret || plan.HasSecretValues(f.Path)
+			// Among selections the age of the objects decides.
+			found[f.Path] = isSecret || src.Selection != nil && found[f.Path]
 		}
 	}
 	return found, nil

@@ -104,7 +104,7 @@ func (v *view) addEvidence(ctx context.Context, d *drivers, source statusz.Versi
 	lacking, isAnswered, inFiles := map[string]string{}, false, 0
 	for _, p := range asked {
 		isAnswered = isAnswered || answers[p.node].Err == nil
-		why := p.lacks(answers[p.node], source, ref)
+		why := p.lacks(answers[p.node], source, ref, v.labels)
 		if why == "" {
 			inFiles++
 			continue
@@ -120,12 +120,15 @@ func (v *view) addEvidence(ctx context.Context, d *drivers, source statusz.Versi
 
 // lacks returns why the files of a pod do not have a version of an object, or why that is not
 // known; empty if all its volumes have it.
-func (p pod) lacks(of nodes.Answer, source statusz.Version, ref api.Ref) string {
+func (p pod) lacks(of nodes.Answer, source statusz.Version, ref api.Ref, labels map[string]string) string {
 	if of.Err != nil {
 		return "the driver of its node cannot be asked: " + of.Err.Reason()
 	}
 	now := versions.Now{Version: &source, OrNewer: true}
 	for _, at := range p.places {
+		if at.Names.Selects(ref, labels) {
+			at.Names, at.Object = ref, ref // The report has it beside what else is selected.
+		}
 		if at.Names != ref {
 			continue
 		}

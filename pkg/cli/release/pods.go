@@ -20,8 +20,11 @@ type pod struct {
 	places          []versions.Place
 }
 
-func (p pod) uses(ref api.Ref) bool {
-	return slices.ContainsFunc(p.places, func(at versions.Place) bool { return at.Names == ref })
+// uses reports whether a volume of the pod has an object, by its name or by its labels.
+func (p pod) uses(ref api.Ref, labels map[string]string) bool {
+	return slices.ContainsFunc(p.places, func(at versions.Place) bool {
+		return at.Names == ref || at.Names.Selects(ref, labels)
+	})
 }
 
 func podsIn(ctx context.Context, client kubernetes.Interface, driver, namespace string) ([]pod, error) {
@@ -68,7 +71,7 @@ func placesOf(p *corev1.Pod, driver string) (places []versions.Place) {
 		if err != nil || spec.UpdatePolicy == api.UpdateNever {
 			continue
 		}
-		for _, ref := range spec.Refs() {
+		for _, ref := range slices.Concat(spec.Refs(), spec.Selected()) {
 			places = append(places, versions.Place{Volume: v.Name, Object: ref, Names: ref})
 		}
 	}

@@ -40,6 +40,12 @@ func TestPodsThatCount(t *testing.T) {
 			never.Name, never.CSI.VolumeAttributes["updatePolicy"] = "other", "Never"
 			p.Spec.Volumes = append(p.Spec.Volumes, *never)
 		}, true},
+		"one that selects it": {func(p *corev1.Pod) {
+			p.Spec.Volumes[0].CSI.VolumeAttributes = map[string]string{"sources": "[{configMap: {labelSelector: {matchLabels: {app: web}}}}]"}
+		}, true},
+		"one that selects others": {func(p *corev1.Pod) {
+			p.Spec.Volumes[0].CSI.VolumeAttributes = map[string]string{"sources": "[{configMap: {labelSelector: {matchLabels: {app: db}}}}]"}
+		}, false},
 		"one with a mistake":           {func(p *corev1.Pod) { p.Spec.Volumes[0].CSI.VolumeAttributes["x"] = "y" }, false},
 		"one of another driver":        {func(p *corev1.Pod) { p.Spec.Volumes[0].CSI.Driver = "other.example" }, false},
 		"one with a volume of another": {func(p *corev1.Pod) { p.Spec.Volumes[0].CSI.VolumeAttributes["configMap"] = "other" }, false},
@@ -52,7 +58,7 @@ func TestPodsThatCount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			counts := len(pods) == 1 && pods[0].uses(api.Ref{Kind: api.ConfigMap, Namespace: "n", Name: "web"})
+			counts := len(pods) == 1 && pods[0].uses(api.Ref{Kind: api.ConfigMap, Namespace: "n", Name: "web"}, map[string]string{"app": "web"})
 			if counts != tc.counts {
 				t.Errorf("it counts: %t, want %t", counts, tc.counts)
 			}

@@ -56,6 +56,7 @@ type view struct {
 	// unasked are the drivers that could not be asked.
 	unasked  []nodes.Unasked
 	settings settings.Settings
+	labels   map[string]string
 }
 
 func (p pair) view(pods []pod) view {
@@ -63,7 +64,7 @@ func (p pair) view(pods []pod) view {
 	v := view{
 		Object: release.NameOf(p.Source.Ref), Namespace: p.Source.Ref.Namespace, State: stateNew, Steps: len(s.Steps),
 		Pause: s.Pause.Seconds(),
-		Group: s.Group, Candidate: p.Source.Digest, settings: s,
+		Group: s.Group, Candidate: p.Source.Digest, settings: s, labels: p.Source.Labels,
 	}
 	var e release.Exposure
 	if p.Copy != nil {
@@ -78,7 +79,7 @@ func (p pair) view(pods []pod) view {
 		}
 	}
 	for _, pod := range pods {
-		if !pod.uses(p.Source.Ref) {
+		if !pod.uses(p.Source.Ref, p.Source.Labels) {
 			continue
 		}
 		v.Pods++

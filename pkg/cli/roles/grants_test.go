@@ -78,6 +78,20 @@ func TestGrants(t *testing.T) {
 			},
 			copied: []api.Ref{ref("secret/shop/tls")},
 		},
+		"all objects of a kind, among which labels select": {
+			policy: inNamespaces("certs"), refs: []api.Ref{ref("secret/shop/"), ref("secret/shop/tls"), ref("cm/certs/"), ref("cm/other/"), ref("cm//")},
+			want: []string{
+				"shop/read-secrets: get,list,watch secrets ", "shop/read-secrets:shop:web -> read-secrets",
+				"certs/read-configmaps: get,list,watch configmaps ", "certs/read-configmaps:shop:web -> read-configmaps",
+			},
+			foreign: []api.Ref{ref("cm/other/"), ref("cm//")},
+		},
+		"all of a cluster": {
+			policy: inNamespaces("*"), refs: []api.Ref{ref("cm//")},
+			want: []string{
+				"/liveconfig-list-configmaps: get,list,watch configmaps ", "/liveconfig-list-configmaps:shop:web -> liveconfig-list-configmaps",
+			},
+		},
 		"what triggers and was not copied yet": {
 			policy: roles.Policy{Readers: identity.Readers{ConfigMaps: identity.ByPod, Secrets: identity.ByPod}},
 			refs:   []api.Ref{ref("cm/shop/web")}, triggers: []api.Ref{ref("cm/shop/web"), ref("secret/shop/unused")},
@@ -165,6 +179,11 @@ func shown(t *testing.T, g *roles.Grants) []string {
 			for _, rule := range o.Rules {
 				line += ": " + strings.Join(rule.Verbs, ",") + " " + strings.Join(rule.Resources, ",") + " " + strings.Join(rule.ResourceNames, ",")
 			}
+		case *rbacv1.ClusterRole:
+			rule := o.Rules[0]
+			line += ": " + strings.Join(rule.Verbs, ",") + " " + strings.Join(rule.Resources, ",") + " " + strings.Join(rule.ResourceNames, ",")
+		case *rbacv1.ClusterRoleBinding:
+			line += " -> " + o.RoleRef.Name
 		case *rbacv1.RoleBinding:
 			line += " -> " + o.RoleRef.Name
 			want := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "shop", Name: "web"}}

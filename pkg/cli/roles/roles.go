@@ -36,15 +36,17 @@ type Policy struct {
 	// NamedCopies means that the rollout controller writes the names of copies into Roles that ask
 	// for them. Otherwise pods that read copies need a Role for all objects of the kind.
 	NamedCopies bool
-	// SourceNamespaces are the other namespaces in which the caller consents to Roles. Any author
-	// of a workload can name any source: that a source is named is no reason to grant it.
+	// SourceNamespaces are the other namespaces in which the caller consents to Roles, and "*" to
+	// ClusterRoles. Any author of a workload can name any source: that a source is named is no
+	// reason to grant it.
 	SourceNamespaces []string
 }
 
 // Pods are the pods of one workload.
 type Pods struct {
 	Namespace, ServiceAccount string
-	// Refs are what their volumes hold.
+	// Refs are what their volumes hold. One without a name is of all objects of the kind, and one
+	// without a namespace too of all in the cluster: labels select among them.
 	Refs []api.Ref
 	// Triggers are what triggers rollouts of theirs. Pods read copies of that.
 	Triggers []api.Ref
@@ -97,7 +99,7 @@ func (g *Grants) Add(pods Pods) Added {
 		if id == identity.Driver() {
 			continue
 		}
-		if ref.Namespace != pods.Namespace && !slices.Contains(g.sourceNamespaces, ref.Namespace) {
+		if ref.Namespace != pods.Namespace && !g.consents(ref.Namespace) {
 			added.Foreign = append(added.Foreign, ref)
 			continue
 		}
@@ -116,6 +118,12 @@ func (g *Grants) Add(pods Pods) Added {
 	}
 	added.Foreign = distinct(added.Foreign)
 	return added
+}
+
+// consents reports whether the caller consents to Roles in another namespace, or to ClusterRoles if
+// it is empty.
+func (g *Grants) consents(namespace string) bool {
+	return slices.Contains(g.sourceNamespaces, cmp.Or(namespace, api.AllNamespaces))
 }
 
 // distinct returns each ref once.
@@ -171,6 +179,9 @@ func (n need) objects() ([]Object, error) {
 	if err := yaml.UnmarshalStrict([]byte(bindingText), binding); err != nil {
 		return nil, fmt.Errorf("read the RoleBinding for %s: %w", n.ref, err)
 	}
+	if n.ref.Namespace == "" {
+		return cluster(role, binding), nil
+	}
 	if n.ref.Name == "" { // Nobody knows the names of copies before.
 		rule := &role.Rules[0]
 		rule.ResourceNames, rule.Verbs = nil, []string{"get", "list", "watch"}
@@ -183,7 +194,18 @@ func (n need) objects() ([]Object, error) {
 	return []Object{{Object: role, Meta: &role.ObjectMeta}, {Object: binding, Meta: &binding.ObjectMeta}}, nil
 }
 
-// Object is a Role or a RoleBinding.
+// cluster returns a ClusterRole and its binding for what was read as a Role. Stable copies are read
+// by their names.
+func cluster(role *rbacv1.Role, binding *rbacv1.RoleBinding) []Object {
+	role.Rules[0].Verbs = []string{"get", "list", "watch"}
+	of := &rbacv1.ClusterRole{TypeMeta: role.TypeMeta, ObjectMeta: role.ObjectMeta, Rules: role.Rules}
+	to := &rbacv1.ClusterRoleBinding{
+		TypeMeta: binding.TypeMeta, ObjectMeta: binding.ObjectMeta, RoleRef: binding.RoleRef, Subjects: binding.Subjects,
+	}
+	return []Object{{Object: of, Meta: &of.ObjectMeta}, {Object: to, Meta: &to.ObjectMeta}}
+}
+
+// Object is a Role or a RoleBinding, or one of a cluster.
 type Object struct {
 	runtime.Object
 
@@ -270,7 +292,7 @@ func PodsOf(info *resource.Info, w selection.Workload, driver string) (Pods, int
 			errs = append(errs, fmt.Errorf("spec.volumes[%d] (%s): %w", i, v.Name, err))
 			continue
 		}
-		pods.Refs = append(pods.Refs, spec.Refs()...)
+		pods.Refs = append(append(pods.Refs, spec.Refs()...), spec.Ranges()...)
 	}
 	if text, _, found := reloader.Wanted(w.Meta.Annotations, w.Template); found {
 		objects, err := trigger.Parse(text)

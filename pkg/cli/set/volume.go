@@ -156,7 +156,7 @@ func (o *setVolume) keepsSources(w selection.Workload, name, namespace string, w
 	}
 	// The replacement also mends mistakes of the old volume.
 	there, _ := api.Parse(w.Template.Spec.Volumes[at].CSI.VolumeAttributes, namespace)
-	for _, ref := range there.Refs() {
+	for _, ref := range slices.Concat(there.Refs(), there.Selected()) {
 		if !slices.Contains(wanted.Refs(), ref) {
 			return fmt.Errorf("volume %s is there already, and holds %s: use another --name, or --name %[1]s to replace it",
 				name, ref)

@@ -28,6 +28,7 @@ type Place struct {
 	// Kubernetes does.
 	Volume string
 	// Object is what people edit, and Names what the pod spec names: the object or a copy of it.
+	// Both are [api.Ref.Selecting] for objects that are selected by label.
 	Object, Names api.Ref
 }
 
@@ -59,6 +60,9 @@ func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver stri
 		for _, named := range parsed.Refs() {
 			places = append(places, Place{Volume: v.Name, Names: named, Object: cmp.Or(originals[named], named)})
 			shown[named] = true
+		}
+		for _, selected := range parsed.Selected() {
+			places = append(places, Place{Volume: v.Name, Names: selected, Object: selected})
 		}
 	}
 	for _, object := range config.Objects() {

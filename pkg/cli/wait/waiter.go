@@ -30,6 +30,8 @@ type waiter struct {
 	cluster *observe.Cluster
 	info    *resource.Info
 	objects []api.Ref
+	// among returns those of the places that were asked for.
+	among func([]versions.Place) []versions.Place
 	// once looks once and does not wait.
 	once bool
 	// asking has a place for each workload that may be looked at now.
@@ -73,7 +75,7 @@ func (v *waiter) begin(ctx context.Context, w selection.Workload) error {
 	if err != nil {
 		return err
 	}
-	v.selector, v.reached = pods.Selector, map[hold]bool{}
+	v.among, v.selector, v.reached = pods.Among, pods.Selector, map[hold]bool{}
 	for object, isCopied := range observe.Copied(pods.All()) {
 		t := &target{object: object, copied: isCopied}
 		t.now, err = t.find(ctx, v.cluster)
@@ -196,7 +198,7 @@ func (v *waiter) judge(ctx context.Context, pods []*corev1.Pod) ([]string, error
 			return nil, fmt.Errorf("pod %s: %w", pod.Name, err)
 		}
 		if slices.ContainsFunc(v.targets, func(t *target) bool { return !v.reached[hold{string(pod.UID), t}] }) {
-			asksNode := observe.HasVolume(observe.Among(slices.Clone(places), v.objects))
+			asksNode := observe.HasVolume(v.among(slices.Clone(places)))
 			asked.Running = append(asked.Running, &observe.Pod{Pod: pod, Places: places, AsksNode: asksNode})
 		}
 	}

@@ -193,7 +193,7 @@ func placesOf(pod *corev1.Pod, driver, file string) ([]place, error) {
 		spec := specOf(pod, at.Volume)
 		mounts := mountsOf(pod, at.Volume)
 		f := facts{volume: at.Volume, object: at.Object, names: at.Names, policy: spec.UpdatePolicy, mounts: mounts}
-		f.optional = !slices.ContainsFunc(spec.Sources, func(s api.Source) bool { return s.Ref == at.Names && !s.Optional })
+		f.optional = !slices.ContainsFunc(spec.Sources, func(s api.Source) bool { return isOf(s, at.Names) && !s.Optional })
 		for _, m := range mounts {
 			seen = append(seen, m.path)
 		}
@@ -219,6 +219,9 @@ func placesOf(pod *corev1.Pod, driver, file string) ([]place, error) {
 		strings.Join(slices.Compact(seen), ", "))
 }
 
+// isOf reports whether a source is an object, or selects what the ref stands for.
+func isOf(s api.Source, ref api.Ref) bool { return s.Ref == ref || slices.Contains(s.Selected(), ref) }
+
 // specOf returns the parsed attributes of a volume, which [versions.Places] has parsed before.
 func specOf(pod *corev1.Pod, volume string) api.Spec {
 	i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume })
@@ -243,7 +246,7 @@ func shows(spec api.Spec, source api.Ref, m mount, file string) bool {
 	below := strings.TrimPrefix(strings.TrimPrefix(file, m.path), "/")
 	inVolume := path.Join("/", m.subPath, below)
 	for _, s := range spec.Sources {
-		if s.Ref != source {
+		if !isOf(s, source) {
 			continue
 		}
 		made := []string{}

@@ -22,6 +22,7 @@ const (
 	Namespace  = "namespace"
 	NodeID     = "nodeID"
 	Note       = "note"
+	Other      = "other"
 	Pod        = "pod"
 	Reason     = "reason"
 	Result     = "result"

@@ -222,10 +222,17 @@ func (d *Directory) Objects() int {
 var ErrForeign = errors.New("with --manifests a pod reads the objects of its own namespace only: " +
 	"no API server can check whether the owner of the other namespace allows it")
 
+// ErrSelection is why a source that selects objects by label is refused.
+var ErrSelection = errors.New("with --manifests a source has to name its object: labelSelector needs an API server, " +
+	"so write an entry with the name of each object")
+
 // Acquire counts one more user of the object. The returned function takes the user back and may be
-// called more than once. A source in another namespace than the pod's is refused with a
-// *[source.RefusedError].
+// called more than once. A source in another namespace than the pod's, and one that selects objects
+// by label, is refused with a *[source.RefusedError].
 func (d *Directory) Acquire(key source.Key) (giveBack func(), err error) {
+	if key.IsSelection() {
+		return nil, &source.RefusedError{Key: key, Err: ErrSelection}
+	}
 	if key.Identity != identity.Driver() {
 		return nil, &source.RefusedError{Key: key, Err: ErrForeign}
 	}

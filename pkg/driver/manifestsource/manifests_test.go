@@ -295,6 +295,19 @@ func TestOtherNamespacesAreRefused(t *testing.T) {
 	}
 }
 
+func TestSelectionsAreRefused(t *testing.T) {
+	t.Parallel()
+	f := follow(t, map[string]string{"web.yaml": configMap("web", "1")})
+	k := web()
+	k.Ref.Name, k.Selector = "", "app=web"
+	_, err := f.Acquire(k)
+	var refused *source.RefusedError
+	const want = "configmaps in default: with --manifests a source has to name its object"
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
+		t.Errorf("Acquire = %v, want a refusal that says why", err)
+	}
+}
+
 // TestRoom is taken for what is in use, and what there is none for is not taken.
 func TestRoom(t *testing.T) {
 	t.Parallel()

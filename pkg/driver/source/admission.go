@@ -28,6 +28,13 @@ const (
 	restJitter   = 0.5
 )
 
+// BytesOf is [BytesPerWatch] with what a selection takes besides its members: its selector is in
+// the key, in the target of the watch and in the address of requests.
+func BytesOf(key Key) int64 {
+	const copies = 4
+	return BytesPerWatch + copies*int64(len(key.Selector))
+}
+
 // Room is the memory that objects share.
 type Room interface {
 	// Account returns a new, empty account.

@@ -226,7 +226,7 @@ func (c *collector) setLocked(members map[api.Ref]Member) {
 // room, the members stay as they are, and the selection is listed again after the pause.
 func (c *collector) admit(wanted totals) *objectwatch.Pause {
 	if wanted.objects <= MaxSelected && wanted.bytes <= MaxSelectedBytes {
-		return c.reader.admit(BytesPerWatch + wanted.cost)
+		return c.reader.admit(BytesOf(c.reader.key) + wanted.cost)
 	}
 	err := &TooMuchError{Objects: wanted.objects, Bytes: wanted.bytes}
 	c.reader.update(func(s *Snapshot) bool {
@@ -245,7 +245,7 @@ func isTooMuch(err error) bool {
 // settle makes the account as large as what is stored.
 func (c *collector) settle() {
 	c.mu.Lock()
-	cost := BytesPerWatch + c.total.cost
+	cost := BytesOf(c.reader.key) + c.total.cost
 	c.mu.Unlock()
 	if isCurrent, _ := c.reader.standing(); isCurrent {
 		c.reader.item.account.Force(cost)

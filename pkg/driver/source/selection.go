@@ -1,11 +1,7 @@
 package source
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -97,34 +93,27 @@ func (m Member) isSameAs(other Member) bool {
 
 // compareAge orders members: older ones first, then by namespace and name.
 func compareAge(a, b Member) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Content.Ref.Namespace, b.Content.Ref.Namespace),
-		cmp.Compare(a.Content.Ref.Name, b.Content.Ref.Name))
+	return api.CompareAge(a.Content.Ref, a.Created, b.Content.Ref, b.Created)
 }
 
 // contentOfAll returns what stands for all members: a version that differs if one of them does.
 func contentOfAll(ref api.Ref, members []Member) api.Content {
 	all := api.Content{Ref: ref}
-	h := sha256.New()
-	for _, m := range members {
-		_, _ = fmt.Fprintln(h, m.Content.Ref.Namespace, m.Content.Ref.Name, m.Content.UID, m.Content.ResourceVersion)
+	contents := make([]api.Content, len(members))
+	for i, m := range members {
+		contents[i] = m.Content
 		if m.Content.ChangedAt.After(all.ChangedAt) {
 			all.ChangedAt = m.Content.ChangedAt
 		}
 	}
-	all.ResourceVersion = hex.EncodeToString(h.Sum(nil))
+	all.ResourceVersion = api.VersionOfAll(contents)
 	return all
 }
 
-// selectorOf returns the selector of requests for a selection; empty for one object. Stable copies
-// of released objects never match: they have the labels of their object.
+// selectorOf returns the selector of requests for a selection; empty for one object.
 func selectorOf(key Key) string {
 	if !key.IsSelection() {
 		return ""
 	}
-	parts := []string{"!" + release.StableLabel}
-	if key.Selector != "" {
-		parts = append(parts, key.Selector)
-	}
-	slices.Sort(parts)
-	return strings.Join(parts, ",")
+	return api.RequestSelector(key.Selector)
 }

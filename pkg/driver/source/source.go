@@ -192,7 +192,7 @@ func (c *Cache) Acquire(key Key) (giveBack func(), err error) {
 	it, found := c.items[key]
 	if !found {
 		it = &item{account: c.cfg.Room.Account(), isNew: c.isRunning}
-		it.account.Force(BytesPerWatch) // Also if the object does not exist.
+		it.account.Force(BytesOf(key)) // Also if the object does not exist.
 		c.items[key] = it
 	}
 	it.users++

@@ -102,7 +102,14 @@ func (c *cluster) bringLocked(key source.Key, w *watched) {
 	}
 	if key.IsSelection() {
 		members := c.membersLocked(key.Ref)
-		w.now = source.Snapshot{Synced: true, Found: len(members) > 0, Members: members, Changed: time.Now()}
+		contents := make([]api.Content, len(members))
+		for i, m := range members {
+			contents[i] = m.Content
+		}
+		w.now = source.Snapshot{
+			Synced: true, Found: len(members) > 0, Members: members, Changed: time.Now(),
+			Content: api.Content{Ref: key.Ref, ResourceVersion: api.VersionOfAll(contents)},
+		}
 		return
 	}
 	content, found := c.objects[key.Ref]

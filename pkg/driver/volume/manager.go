@@ -41,8 +41,6 @@ type Config struct {
 	Node string
 	// ShareVolumes lets equal volumes have one file system. It may be false.
 	ShareVolumes bool
-	// Selections lets sources select objects by label. It may be false.
-	Selections bool
 }
 
 // Manager publishes and unpublishes the volumes of the node, and keeps their files current.

@@ -184,7 +184,7 @@ func (n *node) build(options ...func(*volume.Config)) *driver {
 	cfg := volume.Config{
 		Sources: n.cluster, Authority: n.authority(), Tokens: &n.tokens, Records: n.records, EarlierRecords: n.records,
 		Mounts: n.mounts, Views: n.mounts, Reporter: n.seen,
-		Room: roomy(), ShareVolumes: n.shares, Selections: true,
+		Room: roomy(), ShareVolumes: n.shares,
 		PublishTimeout: publishTimeout, ResyncInterval: resyncInterval,
 	}
 	for _, option := range options {

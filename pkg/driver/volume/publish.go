@@ -233,11 +233,7 @@ func (m *Manager) admit(ctx context.Context, v *volume) error {
 
 // parse checks everything in a volume's record that can be checked without reading a source.
 func (m *Manager) parse(v *volume) error {
-	parse := api.Parse
-	if m.cfg.Selections {
-		parse = api.ParseSelecting
-	}
-	spec, err := parse(v.attributes, v.record.Pod.Namespace)
+	spec, err := api.Parse(v.attributes, v.record.Pod.Namespace)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
@@ -162,9 +163,23 @@ func (p *projection) footprint() int64 {
 		for _, item := range s.Items {
 			size += bytesPerItem + int64(len(item.Key)+len(item.Path))
 		}
+		size += sizeOfSelection(s.Selection)
 	}
 	for _, point := range slices.Concat(p.spec.MountPoints, p.spec.MountPointsIfAbsent) {
 		size += bytesPerItem + int64(len(point))
+	}
+	return size
+}
+
+// sizeOfSelection returns how much memory a selection takes, which is nil for a source that names
+// its object. Each namespace is a use.
+func sizeOfSelection(s *api.Selection) int64 {
+	if s == nil {
+		return 0
+	}
+	size := int64(len(s.Selector) + len(s.Path) + len(s.FolderAnnotation))
+	for _, namespace := range s.Namespaces {
+		size += bytesPerUse + int64(len(namespace))
 	}
 	return size
 }
@@ -177,7 +192,11 @@ func (p *projection) sizeUnparsed() int64 {
 
 // sizePending returns how much memory a publish takes until its files are written.
 func (p *projection) sizePending() int64 {
-	return p.sizeUnparsed() + bytesPerPublish + int64(len(p.keys))*source.BytesPerWatch
+	size := p.sizeUnparsed() + bytesPerPublish
+	for _, key := range p.keys {
+		size += source.BytesOf(key)
+	}
+	return size
 }
 
 func isExhausted(err error) bool {

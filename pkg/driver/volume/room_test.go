@@ -284,3 +284,47 @@ func TestLargeFilesAreNotReplacedTooOften(t *testing.T) {
 		n.wantTold(told, told)
 	})
 }
+
+// selectingIn are the attributes of a volume that selects in so many namespaces.
+func selectingIn(namespaces int, label string) map[string]string {
+	names := make([]string, namespaces)
+	for i := range names {
+		names[i] = fmt.Sprintf("n%d", i)
+	}
+	return map[string]string{api.KeySources: "[{configMap: {optional: true, labelSelector: {matchLabels: {" + label +
+		": x}}, namespaces: [" + strings.Join(names, ", ") + "]}}]"}
+}
+
+// TestSelectionsTakeRoom: long selectors and many namespaces, in a live volume too.
+func TestSelectionsTakeRoom(t *testing.T) {
+	const perNamespace = 1 << 10
+	bubble(t, func(n *node) {
+		room, option := limited(1 << 30)
+		d := n.start(option)
+		d.publish(n.request("few", selectingIn(1, "a")))
+		few := room.Used()
+		d.publish(n.request("many", selectingIn(200, "a")))
+		if more := room.Used() - 2*few; more < 199*perNamespace {
+			n.Errorf("200 namespaces take %d bytes more than one, want at least %d", more, 199*perNamespace)
+		}
+		const longer = 200
+		before := room.Used()
+		d.publish(n.request("long", selectingIn(1, strings.Repeat("a", longer)+"/b")))
+		if more := room.Used() - before - few; more < longer {
+			n.Errorf("a selector of %d bytes takes %d bytes more than a short one", longer, more)
+		}
+	})
+}
+
+// TestSelectionsWithoutRoom: no watch of them is begun.
+func TestSelectionsWithoutRoom(t *testing.T) {
+	const perWatch = 96 << 10
+	bubble(t, func(n *node) {
+		_, option := limited(100 * perWatch)
+		r := n.request("r", selectingIn(200, "a"))
+		n.wantKind(n.start(option).Publish(n.ctx, r, access.Token{}), volume.Exhausted)
+		if users := len(n.cluster.users()); users != 0 {
+			n.Errorf("%d watches were begun, want none without room", users)
+		}
+	})
+}

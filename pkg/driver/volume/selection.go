@@ -1,10 +1,7 @@
 package volume
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,26 +12,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
-// refsOf returns what the API server is asked for to serve a selection: all objects of the kind in
-// each namespace.
-func refsOf(src api.Source) []api.Ref {
-	refs := make([]api.Ref, 0, len(src.Selection.Namespaces))
-	for _, namespace := range src.Selection.Namespaces {
-		if namespace == api.AllNamespaces {
-			namespace = ""
-		}
-		refs = append(refs, src.Ref.In(namespace))
-	}
-	return refs
-}
-
 // selectionKeys returns the selections of a volume of the pod, each once.
 func selectionKeys(pod api.Pod, spec api.Spec, choose func(api.Pod, api.Ref) identity.Identity) (keys []source.Key) {
 	for _, src := range spec.Sources {
-		if src.Selection == nil {
-			continue
-		}
-		for _, ref := range refsOf(src) {
+		for _, ref := range src.Ranges() {
 			key := source.Key{Identity: choose(pod, ref), Ref: ref, Selector: src.Selection.Selector}
 			if !slices.Contains(keys, key) {
 				keys = append(keys, key)
@@ -49,7 +30,7 @@ func isOf(src api.Source, key source.Key) bool {
 	if !key.IsSelection() || src.Selection == nil {
 		return !key.IsSelection() && src.Selection == nil && src.Ref == key.Ref
 	}
-	return src.Selection.Selector == key.Selector && slices.Contains(refsOf(src), key.Ref)
+	return src.Selection.Selector == key.Selector && slices.Contains(src.Ranges(), key.Ref)
 }
 
 // memberKey returns the key of one member of a selection, as if it were a named source.
@@ -79,7 +60,7 @@ func (l look) releasedMembers(copies map[source.Key]*stableCopy, then map[source
 // selected collects the objects of the selections of one plan. The zero value is ready.
 type selected struct {
 	objects  treebuilder.Selected
-	versions []api.Content // One for each selection: see addMembers.
+	versions []api.Content // One for each selection, and those of released members: see addMembers.
 	unread   []*unreadError
 	count    int
 	bytes    int
@@ -96,30 +77,44 @@ func (c *selected) add(l look, rs releases, s seen) error {
 }
 
 // addMembers adds the members, and returns what stands for their contents: a version that differs
-// if one of them does.
+// if one of them does. The contents of released members are for the status.
 func (c *selected) addMembers(l look, rs releases, s seen) api.Content {
-	h := sha256.New()
-	all := api.Content{Ref: s.key.Ref.Named(" " + s.key.Selector)} // No object has such a name.
+	all := api.Content{Ref: s.key.Ref.Selecting(s.key.Selector)}
+	var shown []api.Content
 	for _, m := range s.now.Members {
 		if !l.isLive && !m.Gone.IsZero() {
 			continue // A new volume has no files of it.
 		}
-		content, problem := l.memberContent(rs, memberKey(s.key, m), m)
+		content, isReleased, problem := l.memberContent(rs, memberKey(s.key, m), m)
 		if problem != nil {
 			c.unread = append(c.unread, problem)
 			continue
 		}
 		c.count++
 		c.bytes += content.Size()
-		_, _ = fmt.Fprintln(h, content.Ref.Namespace, content.Ref.Name, content.UID, content.ResourceVersion)
 		if content.ChangedAt.After(all.ChangedAt) {
 			all.ChangedAt = content.ChangedAt
 		}
+		version := content
+		if isReleased {
+			c.versions = append(c.versions, content)
+			version = asShown(rs, m.Content, content)
+		}
+		shown = append(shown, version)
 		m.Content = content
 		c.addObject(l.spec.Sources, s.key, m)
 	}
-	all.ResourceVersion = hex.EncodeToString(h.Sum(nil))
+	all.ResourceVersion = api.VersionOfAll(shown)
 	return all
+}
+
+// asShown returns what stands for a released member: the object itself if the pods get what it has,
+// also by the stable copy.
+func asShown(rs releases, now, content api.Content) api.Content {
+	if r := rs.status(now.Ref); r != nil && r.IsShown {
+		return now
+	}
+	return content
 }
 
 // addObject adds a member to each source that has it.
@@ -141,19 +136,26 @@ func (c *selected) prepare(spec api.Spec, group *int, contents map[api.Ref]api.C
 	if c.count > source.MaxSelected || c.bytes > source.MaxSelectedBytes {
 		return treebuilder.Plan{}, &source.TooMuchError{Objects: c.count, Bytes: c.bytes}
 	}
-	for _, version := range c.versions {
-		contents[version.Ref] = version
+	plan, err := treebuilder.PrepareSelected(spec, group, contents, c.objects)
+	for _, version := range c.versions { // No files are made of them.
+		if _, isSource := contents[version.Ref]; !isSource {
+			contents[version.Ref] = version
+		}
 	}
-	return treebuilder.PrepareSelected(spec, group, contents, c.objects)
+	return plan, err
 }
 
-// memberContent returns the content of a member for the pods of the projection.
-func (l look) memberContent(rs releases, key source.Key, m source.Member) (api.Content, *unreadError) {
+// memberContent returns the content of a member for the pods of the projection, and whether the
+// member is or was released.
+func (l look) memberContent(
+	rs releases, key source.Key, m source.Member,
+) (content api.Content, isReleased bool, problem *unreadError) {
 	at := slices.IndexFunc(l.members, func(other seen) bool { return other.key == key })
 	if at < 0 {
-		return m.Content, nil
+		return m.Content, false, nil
 	}
-	return l.content(l.members[at], rs)
+	content, problem = l.content(l.members[at], rs)
+	return content, true, problem
 }
 
 // forgiveLoss returns the spec with a selection made optional, if files go with their objects.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -233,5 +234,38 @@ func TestVolumesOfOneSelectionShareTheirFiles(t *testing.T) {
 		n.set(web, "a", "2")
 		pass(settling)
 		n.wantEach(map[string]string{"a": "2"}, all...)
+	})
+}
+
+// TestStatusOfSelections: the versions are of all members, and a released member is listed beside them.
+func TestStatusOfSelections(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.edit(web, "a", "2")
+		n.cluster.stabilize(web, release.Exposure{}, "a", "1")
+		n.label(web, 1, "")
+		other := mapIn("default", "other")
+		n.set(other, "o", "1")
+		n.label(other, 2, "")
+		d, _ := n.live(selecting(", path: $(name)-$(key)"))
+		look := func() (selection, member statusz.Source) {
+			all := d.Status(func(api.Pod) bool { return true })
+			sources := all[0].Sources
+			if len(sources) != 2 || sources[0].Name != "[team=web]" || sources[1].Name != web.Name {
+				n.Fatalf("sources = %+v, want the selection and the released member", sources)
+			}
+			return sources[0], sources[1]
+		}
+		selection, member := look()
+		if selection.Objects == nil || *selection.Objects != 2 || selection.Known == nil || *selection.Projected == *selection.Known {
+			n.Errorf("selection = %+v, want two objects, and another version in the files than is known", selection)
+		}
+		if member.Release == nil || member.Release.IsShown || member.Projected == nil || *member.Projected != member.Release.Stable {
+			n.Errorf("member = %+v, want the stable copy in the files", member)
+		}
+		n.cluster.stabilize(web, release.Exposure{}, "a", "2")
+		pass(settling)
+		if selection, member = look(); *selection.Projected != *selection.Known || !member.Release.IsShown {
+			n.Errorf("selection = %+v, member = %+v, want both current", selection, member)
+		}
 	})
 }

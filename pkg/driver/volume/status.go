@@ -134,10 +134,12 @@ func (h held) describe(v *volume, digests digestKey) statusz.Volume {
 		h.facts.checkedAt
 	s.Problem = h.describeProblem(v, l)
 	rs := l.releases()
-	for i, of := range h.spec.Inputs() {
-		s.Sources[i].Release = rs.status(of.Ref)
-		if projected, ok := h.files.of(of.Ref); ok {
-			s.Sources[i].Projected = &projected.version
+	for i := range s.Sources {
+		of := &s.Sources[i]
+		ref := api.Ref{Kind: api.Kind(of.Kind), Namespace: of.Namespace, Name: of.Name}
+		of.Release = rs.status(ref)
+		if projected, ok := h.files.of(ref); ok {
+			of.Projected = &projected.version
 		}
 	}
 	return s
@@ -183,34 +185,58 @@ func (h held) describeProblem(v *volume, l look) *statusz.Problem {
 // object.
 func describeSources(asked []api.Source, l look) []statusz.Source {
 	known := make(map[api.Ref]seen, len(l.keys))
+	var members []seen
 	for s := range l.sources() {
-		if !s.isMember { // A source may name a member too.
+		switch {
+		case s.isMember: // A source may name a member too.
+			members = append(members, s)
+		case s.key.IsSelection():
+			known[s.key.Ref.Selecting(s.key.Selector)] = s
+		default:
 			known[s.key.Ref] = s
 		}
 	}
 	all := make([]statusz.Source, 0, len(asked))
 	for _, a := range asked {
-		s := known[a.Ref]
-		next := statusz.Source{
-			Kind: string(a.Ref.Kind), Namespace: a.Ref.Namespace, Name: a.Ref.Name, Optional: a.Optional,
-			ReadBy: s.key.Identity.String(),
+		refs := a.Selected()
+		if a.Selection == nil {
+			refs = []api.Ref{a.Ref}
 		}
-		for _, item := range a.Items {
-			next.Items = append(next.Items, statusz.Item{Key: item.Key, Path: item.Path})
+		for _, ref := range refs {
+			all = append(all, describeSource(a, ref, known[ref]))
 		}
-		if a.As != nil {
-			next.As = &statusz.As{Path: a.As.Path, Format: string(a.As.Format)}
+	}
+	for _, m := range members { // The evidence of releases needs them.
+		if _, isSource := known[m.key.Ref]; !isSource {
+			all = append(all, describeSource(api.Source{Optional: true}, m.key.Ref, m))
 		}
-		addKnown(&next, s.now)
-		all = append(all, next)
 	}
 	return all
+}
+
+// describeSource describes an object or a selection of a source.
+func describeSource(of api.Source, ref api.Ref, s seen) statusz.Source {
+	next := statusz.Source{
+		Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, Optional: of.Optional,
+		ReadBy: s.key.Identity.String(),
+	}
+	for _, item := range of.Items {
+		next.Items = append(next.Items, statusz.Item{Key: item.Key, Path: item.Path})
+	}
+	if of.As != nil {
+		next.As = &statusz.As{Path: of.As.Path, Format: string(of.As.Format)}
+	}
+	if s.key.IsSelection() {
+		next.Objects = new(len(s.now.Members))
+	}
+	addKnown(&next, s.now)
+	return next
 }
 
 // addKnown adds what the API server has answered about an object.
 func addKnown(to *statusz.Source, s source.Snapshot) {
 	to.Synced, to.Found, to.Polled, to.Revoked, to.ChangedAt = s.Synced, s.Found, s.Polled, s.Revoked, s.Changed
-	if s.Found {
+	if s.Found || s.Synced && s.Content.ResourceVersion != "" { // A selection without members has a version too.
 		known := versionOf(s.Content)
 		to.Known, to.Immutable = &known, s.Content.Immutable
 	}

@@ -74,6 +74,13 @@ func (w *plainWrite) emptyKept() error {
 // have mounted the file see it empty.
 func (w *plainWrite) keep(file string) error {
 	name := keptName(file)
+	// A killed writer may have left the name for the same inode, and then a rename does nothing.
+	if i := slices.Index(w.reserved, name); i >= 0 {
+		if err := w.remove(name); err != nil {
+			return err
+		}
+		w.reserved = slices.Delete(w.reserved, i, i+1)
+	}
 	if err := w.doIn("rename", file, func(parent fd, base string) error {
 		return unix.Renameat(int(parent), base, int(w.fd), name)
 	}); err != nil {

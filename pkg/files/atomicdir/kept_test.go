@@ -54,6 +54,28 @@ func TestAFileThatComesBack(t *testing.T) {
 	}
 }
 
+// TestAFileThatCameBackInAWriteThatWasKilled and goes again: the inode has both names.
+func TestAFileThatCameBackInAWriteThatWasKilled(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]files{"for a directory": {"a/b": "3"}, "for nothing": {"other": "3"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, root := newVolume(t)
+			w := atomicdir.InPlace{}
+			mustWrite(t, w, root, files{"a": "1"}.tree(t))
+			mustWrite(t, w, root, files{"other": "1"}.tree(t))
+			names, err := filepath.Glob(filepath.Join(dir, "..kept-*"))
+			if err != nil || len(names) != 1 {
+				t.Fatalf("inodes that wait: %q, %v, want one", names, err)
+			}
+			must(t, os.Link(names[0], filepath.Join(dir, "a")))
+			want := next.tree(t)
+			mustWrite(t, w, root, want)
+			checkVolume(t, w, dir, want)
+		})
+	}
+}
+
 // TestAFileThatComesBackAfterADirectory took its place.
 func TestAFileThatComesBackAfterADirectory(t *testing.T) {
 	t.Parallel()

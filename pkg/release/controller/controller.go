@@ -214,6 +214,9 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 	if err := c.dropNotes(ctx, members); err != nil {
 		return 0, err
 	}
+	if err := c.settle(ctx, members); err != nil {
+		return 0, err
+	}
 	if err := c.remember(ctx, members); err != nil {
 		return 0, err
 	}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,8 +36,8 @@ type podCache struct {
 	uses     *usesOfAttributes
 	reads    *podReads
 
-	mu    sync.Mutex                     // Guards units.
-	units map[unit]map[api.Ref]time.Time // Since when their objects are released.
+	mu    sync.Mutex                          // Guards units.
+	units map[unit]map[api.Ref]releasedObject // With their objects that are released.
 }
 
 func newPodCaches(cfg Config) *podCaches {
@@ -51,9 +50,9 @@ func (c *podCaches) of(
 	ctx context.Context, u unit, members []*member, changed func(unit),
 ) (pods []plan.Pod, reads plan.Reads, isSynced bool) {
 	p := c.begin(ctx, u.namespace, changed)
-	released := map[api.Ref]time.Time{}
+	released := map[api.Ref]releasedObject{}
 	for _, m := range members {
-		released[m.ref()] = m.releasedAt
+		released[m.ref()] = releasedObject{since: m.releasedAt, labels: m.source.Labels}
 	}
 	p.mu.Lock()
 	p.units[u] = released
@@ -99,7 +98,7 @@ func (c *podCaches) begin(ctx context.Context, namespace string, changed func(un
 	source := reads.listWatch(c.cfg.Client, namespace)
 	p := &podCache{
 		informer: cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, cache.Indexers{}), reads: reads,
-		stop: stop, units: map[unit]map[api.Ref]time.Time{},
+		stop: stop, units: map[unit]map[api.Ref]releasedObject{},
 		uses: &usesOfAttributes{driver: c.cfg.DriverName, namespace: namespace, known: map[[sha256.Size]byte]use{}},
 	}
 	_ = p.informer.SetTransform(p.transform) // It has not started.
@@ -167,14 +166,14 @@ type cachedPod struct {
 	hasStarted bool // It is on a node, and has neither succeeded nor is it being deleted.
 }
 
-func (p *cachedPod) usesAny(refs map[api.Ref]time.Time) bool {
+func (p *cachedPod) usesAny(refs map[api.Ref]releasedObject) bool {
 	return slices.ContainsFunc(p.uses, func(u use) bool { return u.usesAny(refs) })
 }
 
 // namesOf returns the names of those of the objects that the pod uses.
-func (p *cachedPod) namesOf(refs map[api.Ref]time.Time) (names []string) {
-	for o := range refs {
-		if p.usesAny(map[api.Ref]time.Time{o: {}}) {
+func (p *cachedPod) namesOf(refs map[api.Ref]releasedObject) (names []string) {
+	for o, is := range refs {
+		if p.usesAny(map[api.Ref]releasedObject{o: is}) {
 			names = append(names, release.NameOf(o))
 		}
 	}

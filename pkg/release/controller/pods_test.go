@@ -60,10 +60,17 @@ func TestWhichPodsShareFiles(t *testing.T) {
 		return attributes
 	}
 	both := map[string]string{"sources": "[{configMap: {name: web}}, {secret: {name: tls}}]"}
+	selecting := func(kind, app string) map[string]string {
+		return map[string]string{"sources": "[{" + kind + ": {labelSelector: {matchLabels: {app: " + app + "}}}}]"}
+	}
 	tests := map[string]struct {
 		pods []aPod
 		want string // The names of pods that share files.
 	}{
+		"an object that is selected by label":        {[]aPod{{"a", "x", "1", false, volumes(selecting("configMap", "web"))}, {"b", "y", "1", false, volumes(selecting("configMap", "web"))}}, "a+b"},
+		"not if other objects are selected":          {[]aPod{{"a", "x", "1", false, volumes(selecting("configMap", "tls"))}, {"b", "x", "1", false, volumes(selecting("configMap", "tls"))}}, ""},
+		"no selected Secret of two service accounts": {[]aPod{{"a", "x", "1", false, volumes(selecting("secret", "tls"))}, {"b", "y", "1", false, volumes(selecting("secret", "tls"))}}, ""},
+		"not if one that selects is newer":           {[]aPod{{"a", "x", "1", false, volumes(selecting("configMap", "web"))}, {"b", "x", "1", true, volumes(selecting("configMap", "web"))}}, ""},
 		"equal volumes of one node":                  {[]aPod{{"a", "x", "1", false, volumes(web)}, {"b", "x", "1", false, volumes(web)}, {"c", "x", "2", false, volumes(web)}}, "a+b"},
 		"a ConfigMap, whatever the service account":  {[]aPod{{"a", "x", "1", false, volumes(web)}, {"b", "y", "1", false, volumes(web)}}, "a+b"},
 		"a Secret of one service account":            {[]aPod{{"a", "x", "1", false, volumes(tls)}, {"b", "x", "1", false, volumes(tls)}}, "a+b"},
@@ -95,7 +102,7 @@ func volumes(attributes ...map[string]string) []map[string]string { return attri
 
 func memberOf(kind api.Kind, name string, released time.Time) *member {
 	ref := api.Ref{Kind: kind, Namespace: "n", Name: name}
-	return &member{source: stable.Object{Ref: ref}, copy: &stable.Object{CreatedAt: released}, releasedAt: released}
+	return &member{source: stable.Object{Ref: ref, Labels: map[string]string{"app": name}}, copy: &stable.Object{CreatedAt: released}, releasedAt: released}
 }
 
 // podsOf returns the pods of a unit as the cache has them.

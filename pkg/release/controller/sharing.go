@@ -16,25 +16,55 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 )
 
+// releasedObject is what decides about the use of an object that is released.
+type releasedObject struct {
+	since  time.Time
+	labels map[string]string
+}
+
 // use is what a volume of a pod names.
 type use struct {
 	objects []api.Ref
+	// selected stand for the objects that have labels: see [api.Ref.Selecting].
+	selected []api.Ref
+	// matchers are those of selected.
+	matchers []func(api.Ref, map[string]string) bool
 	// files is equal for volumes of one node that may have one set of files; empty for a volume
 	// that never shares.
 	files string
 }
 
-func (u use) usesAny(refs map[api.Ref]time.Time) bool {
-	return slices.ContainsFunc(u.objects, func(o api.Ref) bool { _, found := refs[o]; return found })
+func (u use) usesAny(refs map[api.Ref]releasedObject) bool {
+	if slices.ContainsFunc(u.objects, func(o api.Ref) bool { _, found := refs[o]; return found }) {
+		return true
+	}
+	for _, matches := range u.matchers {
+		for o, is := range refs {
+			if matches(o, is.labels) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// uses reports whether the volume has an object.
+func (u use) uses(o api.Ref, is releasedObject) bool {
+	return u.usesAny(map[api.Ref]releasedObject{o: is})
 }
 
 // mayShare reports whether the volume of a pod, created at a time, may share its files: that is so
 // if none of its objects was released when it was mounted.
-func (u use) mayShare(created time.Time, released map[api.Ref]time.Time) bool {
-	return u.files != "" && u.usesAny(released) && !slices.ContainsFunc(u.objects, func(o api.Ref) bool {
-		since, found := released[o]
-		return found && !created.Before(since)
-	})
+func (u use) mayShare(created time.Time, released map[api.Ref]releasedObject) bool {
+	if u.files == "" || !u.usesAny(released) {
+		return false
+	}
+	for o, is := range released {
+		if !created.Before(is.since) && u.uses(o, is) {
+			return false
+		}
+	}
+	return true
 }
 
 // withShared returns pods with SharesWith, which is equal for those that share a set of files, or
@@ -92,10 +122,10 @@ func (a *usesOfAttributes) of(pod *corev1.Pod) (uses []use) {
 		if next.files != "" {
 			next.files = pod.Spec.NodeName + "/" + next.files
 		}
-		if slices.ContainsFunc(next.objects, a.isOfAccount) && next.files != "" {
+		if slices.ContainsFunc(slices.Concat(next.objects, next.selected), a.isOfAccount) && next.files != "" {
 			next.files += "/" + pod.Spec.ServiceAccountName
 		}
-		if len(next.objects) > 0 {
+		if len(next.objects)+len(next.selected) > 0 {
 			uses = append(uses, next)
 		}
 	}
@@ -131,7 +161,10 @@ func useOf(attributes map[string]string, namespace string) use {
 	if err != nil || spec.UpdatePolicy == api.UpdateNever {
 		return use{} // The driver reports what is wrong. A volume that never updates proves nothing.
 	}
-	u := use{objects: spec.Refs()}
+	u := use{objects: spec.Refs(), selected: spec.Selected()}
+	for _, selected := range u.selected {
+		u.matchers = append(u.matchers, selected.Matcher())
+	}
 	text, err := json.Marshal(spec)
 	if err == nil && (spec.UpdatePolicy == api.UpdateAtomic || spec.UpdatePolicy == api.UpdateReplace) {
 		sum := sha256.Sum256(text)

@@ -37,6 +37,8 @@ type Object struct {
 	FormerOf string
 	// Annotations are all of a stable copy, or of an object that keeps former contents.
 	Annotations map[string]string
+	// Labels are those of a released object, by which volumes may select it.
+	Labels map[string]string
 	// CreatedAt is when the object was created, by the API server's clock and in whole seconds.
 	CreatedAt time.Time
 
@@ -119,6 +121,9 @@ func (o Object) with(kind api.Kind, meta *metav1.ObjectMeta) Object {
 	o.Annotation = settings.Cut(o.Annotation)
 	o.Digest, o.CreatedAt = release.Digest(o.Data()), meta.CreationTimestamp.Time
 	o.Label, o.FormerOf = meta.Labels[release.StableLabel], meta.Labels[release.FormerLabel]
+	if o.IsReleased {
+		o.Labels = meta.Labels
+	}
 	if o.Label != "" || o.FormerOf != "" {
 		o.Annotations = meta.Annotations
 	}
@@ -327,6 +332,29 @@ func AgreeWith(annotations map[string]string, name string, others map[string]rel
 	if len(partners) > 0 {
 		setPartners(annotations, partners)
 	}
+	return annotations
+}
+
+// AnnotatePartner returns the annotations of a stable copy that names a release for one other
+// object; none if id is empty.
+func AnnotatePartner(annotations map[string]string, name, id string) map[string]string {
+	annotations = clone(annotations)
+	partners := release.ParsePartners(annotations[release.PartnersAnnotation]).With(name, id)
+	if id == "" {
+		delete(partners, name)
+	}
+	delete(annotations, release.PartnersAnnotation)
+	if len(partners) > 0 {
+		setPartners(annotations, partners)
+	}
+	return annotations
+}
+
+// AnnotateCompleted returns the annotations of a stable copy that gets what was promoted earlier,
+// whatever is released now.
+func AnnotateCompleted(annotations map[string]string, digest string, at time.Time) map[string]string {
+	annotations = clone(annotations)
+	addHistory(annotations, release.Entry{Digest: digest, Outcome: release.Promoted, At: at})
 	return annotations
 }
 

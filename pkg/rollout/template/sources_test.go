@@ -30,6 +30,8 @@ func TestPointKeepsWhatPeopleWrote(t *testing.T) {
 		"characters of several bytes before the name":    "- configMap: {items: [{key: é, path: 日本/😀}], name: @foo} # ü\n- secret: {items: [{key: 'ß', path: ß}], name: '$tls'}",
 		"one file of all keys": "- configMap:\n    as: {path: foo, format: dotenv}\n    items: [{key: foo}]\n    name: @foo\n" +
 			"- secret: {name: $tls, as: {format: json, path: name, mode: 0400}}\n",
+		"objects that are selected by label": "- configMap: {labelSelector: {matchLabels: {name: foo}}, namespaces: [foo]}\n- configMap: {name: @foo}\n" +
+			"- secret:\n    labelSelector: {matchExpressions: [{key: name, operator: Exists}]}\n- secret: {name: $tls}\n",
 		"a name in a separate line": "- configMap:\n    name: # foo\n      # foo\n      @foo\n- ? secret\n  : ? name\n    : $tls\n",
 		"a name in a block":         "- configMap:\n    name: |- # foo\n      @foo\n- secret:\n    name: >2-  \n      $tls\n",
 		"tags":                      `[{configMap: !!map {!!str name: !!str @foo}}, {configMap: {name: ! "@foo"}}, {configMap: {name: !<tag:yaml.org,2002:str> @foo}}]`,

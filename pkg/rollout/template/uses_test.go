@@ -154,6 +154,7 @@ func TestUsesInOurVolumes(t *testing.T) {
 			want: []template.Use{{Object: secret("tls"), Field: attribute + "[secret]", Optional: true, ByPod: true}},
 		},
 		"the short form, another namespace": {in: short("secret", "tls", "namespace", "other")},
+		"the long form, by label":           {in: long("[{configMap: {labelSelector: {}}}, {secret: {labelSelector: {}, namespaces: [default]}}]")},
 		"the long form without a source":    {in: long("[]")},
 		"the long form: entries that name nothing count, other namespaces do not": {
 			in: long(`

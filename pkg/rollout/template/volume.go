@@ -33,11 +33,12 @@ func newVolume(all map[string]string, namespace string, spec api.Spec) *volume {
 	return v
 }
 
-// uses returns the uses of objects of the namespace. At is the field of the attribute.
+// uses returns the uses of objects of the namespace. At is the field of the attribute. Objects that
+// are selected by label have none: they trigger nothing and are not copied.
 func (v *volume) uses(at string) []Use {
 	var uses []Use
 	for i, src := range v.spec.Sources {
-		if src.Ref.Namespace != v.namespace {
+		if src.Selection != nil || src.Ref.Namespace != v.namespace {
 			continue
 		}
 		use := Use{Object: src.Ref.Local(), Field: at, Optional: src.Optional, ByPod: src.Ref.Kind == api.Secret}
@@ -64,7 +65,7 @@ func (v *volume) pointed(names map[api.Ref]string) (string, error) {
 	want := v.spec
 	want.Sources = slices.Clone(v.spec.Sources)
 	for i, src := range want.Sources {
-		if src.Ref.Namespace == v.namespace {
+		if src.Selection == nil && src.Ref.Namespace == v.namespace {
 			want.Sources[i].Ref.Name = renamed(src.Ref.Local(), names)
 		}
 	}

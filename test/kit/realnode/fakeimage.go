@@ -18,7 +18,7 @@ type FakeImage struct {
 	Ref string
 	// Programs are shell scripts by the names of the programs that they stand in for. They can be called by name alone.
 	Programs map[string]string
-	// Binary is a static program of this machine, which the image has in /bin. Empty: none.
+	// Binary is a static program of this machine, which the image has in /bin, and in / as well. Empty: none.
 	Binary string
 	// Entrypoint and Cmd are the image's own.
 	Entrypoint, Cmd []string
@@ -54,7 +54,9 @@ func (s FakeImage) on(base v1.Image) (v1.Image, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.add(&tar.Header{Typeflag: tar.TypeReg, Name: "bin/" + filepath.Base(s.Binary), Mode: 0o755}, data)
+		program := filepath.Base(s.Binary)
+		l.add(&tar.Header{Typeflag: tar.TypeReg, Name: "bin/" + program, Mode: 0o755}, data)
+		l.add(&tar.Header{Typeflag: tar.TypeSymlink, Name: program, Linkname: "bin/" + program}, nil)
 	}
 	image, err := l.on(base)
 	if err != nil {

@@ -70,6 +70,19 @@ func Parse(data []byte) (Plan, error) {
 	return p, errors.Join(mistakes...)
 }
 
+// Only returns the plan of a run in which the other tests, which do not match or which match but, are left out; nil stands for
+// all and for none.
+func (p Plan) Only(match, but *regexp.Regexp) Plan {
+	p.Tests = slices.Clone(p.Tests)
+	for i := range p.Tests {
+		t := &p.Tests[i]
+		if match != nil && !match.MatchString(t.Name) || but != nil && but.MatchString(t.Name) {
+			t.Ends, t.Says, t.Because = LeftOut, "", "it is not asked for"
+		}
+	}
+	return p
+}
+
 func (t Test) validate() error {
 	switch {
 	case t.Name == "":

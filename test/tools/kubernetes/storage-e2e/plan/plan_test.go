@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -116,5 +117,22 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("error: got %v, want one with %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestOnly: tests that are not asked for are left out, and a run without them is as planned.
+func TestOnly(t *testing.T) {
+	t.Parallel()
+	p := planned().Only(regexp.MustCompile(`runs|must not`), regexp.MustCompile(`must not`))
+	reports := asPlanned()
+	reports[2] = report("[ours] cannot", types.SpecStateSkipped, "")
+	if got := p.Compare(reports); len(got) > 0 {
+		t.Errorf("differences of a run of one test: %q", got)
+	}
+	if got, want := p.Focus(), []string{` \[ours\] runs$`}; !slices.Equal(got, want) {
+		t.Errorf("focus %q, want %q", got, want)
+	}
+	if got := planned().Only(nil, nil).Compare(asPlanned()); len(got) > 0 {
+		t.Errorf("differences of a run of all tests: %q", got)
 	}
 }

@@ -1,0 +1,105 @@
+package controller
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
+)
+
+// TestCopiesThatDisagree get what one of them has missed, or are accepted as they are, unless a release or an undo is under way.
+func TestCopiesThatDisagree(t *testing.T) {
+	t.Parallel()
+	const grouped = "{group: g, steps: [], pause: 0s}"
+	for name, tt := range map[string]struct {
+		disturb func(f *fixture)
+		want    map[string]string
+		waits   bool
+	}{
+		"one has missed the promotion, and has a newer edit": {
+			func(f *fixture) { f.set("c", "{group: g, steps: [1], pause: 1h}", "3"); f.unpromote("c") },
+			map[string]string{"b": "2", "c": "2"},
+			false,
+		},
+		"one has missed the promotion, and has left the group": {
+			func(f *fixture) { f.set("c", "{steps: [1], pause: 1h}", "3"); f.unpromote("c") },
+			map[string]string{"b": "2", "c": "2"},
+			false,
+		},
+		"one was written by hand": {
+			func(f *fixture) {
+				f.annotate("c", stable.AnnotatePartner(f.object("c.stable").Annotations, "configmap/b", "other"))
+			},
+			map[string]string{"b": "2", "c": "2"},
+			false,
+		},
+		"one names no release": {
+			func(f *fixture) {
+				f.annotate("c", stable.AnnotatePartner(f.object("c.stable").Annotations, "configmap/b", ""))
+			},
+			map[string]string{"b": "2", "c": "2"},
+			false,
+		},
+		"an undo is under way": {
+			func(f *fixture) {
+				b := f.object("b.stable")
+				e := release.Exposure{
+					Digest: digestOfA("2"), State: release.Reverted, Since: epoch, Reason: "undone",
+					With: map[string]string{"configmap/b": f.object("b").ResourceVersion, "configmap/c": f.object("c").ResourceVersion},
+				}
+				b.Annotations = stable.AnnotateUndone(b.Annotations, e, map[string]string{"configmap/b": "1", "configmap/c": "1"})
+				b.Data["a"], b.ResourceVersion = "1", "undone"
+				f.update(b)
+			},
+			map[string]string{"b": "1", "c": "2"},
+			true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			for _, value := range []string{"1", "2"} {
+				f.set("b", grouped, value)
+				f.set("c", grouped, value)
+				f.until("contents are kept", func() bool { return f.keeps("b", value)() && f.keeps("c", value)() })
+			}
+			tt.disturb(f)
+			agree := func() bool { return f.partners("b")["configmap/c"] == f.partners("c")["configmap/b"] }
+			if tt.waits {
+				for range 10 {
+					f.reconcile()
+				}
+				if agree() {
+					t.Error("the copies agree although an undo is under way")
+				}
+			} else {
+				f.until("the copies agree", agree)
+			}
+			got := map[string]string{}
+			for name := range tt.want {
+				got[name] = f.object(name + release.Suffix).Data["a"]
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("stable contents (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// unpromote has a copy be as it was before it was promoted together with the others, which is not known to have happened.
+func (f *fixture) unpromote(name string) {
+	f.Helper()
+	f.unconfirm(name)
+	m := f.object(name + release.Suffix)
+	m.Annotations, m.Data["a"], m.ResourceVersion = map[string]string{}, "1", "unpromoted"
+	f.update(m)
+}
+
+func (f *fixture) annotate(name string, annotations map[string]string) {
+	f.Helper()
+	m := f.object(name + release.Suffix)
+	m.Annotations, m.ResourceVersion = annotations, "annotated"
+	f.update(m)
+}
