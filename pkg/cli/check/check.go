@@ -52,7 +52,8 @@ func New(s *session.Session) *cobra.Command {
 			"mistakes with their\n" +
 			"lines. ConfigMaps and Secrets with the annotation " + release.Annotation +
 			" are checked by its rules, as the controller does\n" +
-			"with edits. Names without values in files with values are found if their objects are among the manifests. What other\n" +
+			"with edits. Names without values in files with values are found if their objects are among the " +
+			"manifests. What other\n" +
 			"objects hold is not looked at: see preview. The exit code is 1 if there are mistakes.\n\n" +
 			"A warning names sources that kustomize seems to have renamed. With --names, a source that is not optional " +
 			"and does\n" +

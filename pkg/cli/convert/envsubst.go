@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
@@ -184,10 +183,15 @@ func valueFor(name string, from corev1.EnvVarSource) string {
 	return ""
 }
 
-// scalar returns a text as YAML has it, in quotes where it would be a number or more than a text.
+var (
+	// plain are texts that need no quotes in YAML, but for those of notText.
+	plain   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+	notText = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|y|n|null)$`)
+)
+
+// scalar returns a text as YAML has it, in quotes where it might be more than a text.
 func scalar(text string) string {
-	var read any
-	if yaml.Unmarshal([]byte(text), &read) == nil && read == text && !strings.ContainsAny(text, "{}[],:#") {
+	if plain.MatchString(text) && !notText.MatchString(text) {
 		return text
 	}
 	return strconv.Quote(text)

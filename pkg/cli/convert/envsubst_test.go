@@ -57,7 +57,7 @@ spec:
     - name: render
       command: [sh, -c, envsubst < /templates/app.conf > /etc/app/app.conf]
       envFrom:
-        - {secretRef: {name: db}, prefix: DB_}
+        - {secretRef: {name: "on"}, prefix: DB_}
         - {configMapRef: {name: defaults, optional: true}}
       env:
         - {name: PASSWORD, valueFrom: {secretKeyRef: {name: app, key: "12"}}}
@@ -93,7 +93,7 @@ func TestNoteOnEnvsubst(t *testing.T) {
 	want := `  sources: |
     - configMap: {name: app-templates, expand: {syntax: "${}"}}
   values: |
-    - secret: {name: db, prefix: DB_}
+    - secret: {name: "on", prefix: DB_}
     - configMap: {name: defaults, optional: true}
     - secret: {name: app, items: [{key: "12", path: PASSWORD}]}
     - configMap: {name: region, items: [{key: name, path: REGION}], optional: true}
