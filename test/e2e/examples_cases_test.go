@@ -166,8 +166,8 @@ func secretInConfigExample() exampleCase {
 	const first = `{"user": "orders", "password": "change-me", "region": "eu", "pod": "orders"}` + "\n"
 	const second = `{"user": "orders", "password": "a\"b", "region": "eu", "pod": "orders"}` + "\n"
 	return exampleCase{app: "orders", user: "65534", secret: []string{file}, after: []look{
-		{files: map[string]string{file: first}, owners: map[string]string{file: "65534:65534 400"}, log: []string{first}},
-		{files: map[string]string{file: second}, owners: map[string]string{file: "65534:65534 400"}, log: []string{second}},
+		{files: map[string]string{file: first}, owners: map[string]string{file: "65534:0 400"}, log: []string{first}},
+		{files: map[string]string{file: second}, owners: map[string]string{file: "65534:0 400"}, log: []string{second}},
 	}}
 }
 
