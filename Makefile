@@ -93,6 +93,7 @@ bin/shells: ## install the shells that complete commands, unless they are there
 bin/watchers: setup ## get programs that watch files, unless they are there
 	@test/setup.sh default-jdk-headless inotify-tools node-chokidar python3-watchdog
 	@test/tools/debian.sh servers
+	@test/tools/build.sh coredns
 
 .PHONY: bin/vm
 bin/vm: ## get the emulator and Debian's kernels, unless they are there
