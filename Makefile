@@ -270,7 +270,7 @@ test/vulncheck: setup ## that vulncheck finds what is there, and fails without a
 verify: lint test/vulncheck ## lint, and check that modules are tidy and that scripts are sound
 	@test/setup.sh shellcheck
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module" && go -C $$module mod tidy -diff; done
-	@shellcheck -x deploy/*.sh deploy/krew/*.sh test/*.sh test/deploy/*.sh test/tools/*.sh examples/*.sh examples/*/*.sh .ci/run
+	@shellcheck -x deploy/*.sh deploy/krew/*.sh docs/*/*.sh test/*.sh test/deploy/*.sh test/tools/*.sh examples/*.sh examples/*/*.sh .ci/run
 
 ##@ Housekeeping
 
