@@ -15,7 +15,7 @@ func build(t *testing.T, program string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), program)
 	out, err := exec.CommandContext(t.Context(), "go", "-C", inRepo(t), "build", "-o", path, "./cmd/"+program).CombinedOutput()
-	must(t, string(out), err)
+	wantDone(t, string(out), err)
 	return path
 }
 

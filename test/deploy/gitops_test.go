@@ -135,9 +135,9 @@ func TestAppliedAgain(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			line := line + " -n " + s.namespace + " -f " + s.manifest
-			s.must(line)
+			s.run(line)
 			s.points()
-			s.must(line)
+			s.run(line)
 			s.want(putBack)
 		})
 	}
@@ -148,7 +148,7 @@ func TestConflictNamesTheController(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	line := "kubectl apply --server-side -n " + s.namespace + " -f " + s.manifest
-	s.must(line)
+	s.run(line)
 	s.points()
 	s.wantConflict(line)
 	s.want(copied)
@@ -159,9 +159,9 @@ func TestNamesThatAreLeftOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	line := "kubectl apply --server-side --force-conflicts --field-manager=kustomize-controller -n " + s.namespace + " -f "
-	s.must(line + s.manifest)
+	s.run(line + s.manifest)
 	s.points()
-	s.must(line + s.writes("without.yaml", withoutNames()))
+	s.run(line + s.writes("without.yaml", withoutNames()))
 	s.want(copied)
 }
 
@@ -177,13 +177,13 @@ func TestHelmUpgrade(t *testing.T) {
 				t.Fatal(err)
 			}
 			line := "web " + chart + " -n " + s.namespace + " --set replicas="
-			s.must("helm install --server-side=" + serverSide + " " + line + "1")
+			s.run("helm install --server-side=" + serverSide + " " + line + "1")
 			s.points()
 			if serverSide == "true" {
 				s.wantConflict("helm upgrade " + line + "2")
 				s.want(copied)
 			}
-			s.must("helm upgrade " + line + "2" + upgrade)
+			s.run("helm upgrade " + line + "2" + upgrade)
 			s.want(putBack)
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -53,12 +54,12 @@ func TestThePodsDirectoryIsALink(t *testing.T) {
 	b := fixture.Without(t)
 	b.Stop()
 	disk, pods := t.TempDir(), filepath.Join(b.Node.KubeletDir(), "pods")
-	must(t, os.Symlink(disk, pods))
+	expect.NoError(t, os.Symlink(disk, pods))
 	err := b.Node.StartDriver(t.Context())
 	want := pods + " is a symbolic link to " + disk + ", which is not followed: remove it, or have a bind mount in its place"
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "chart's value kubeletDir") {
 		t.Errorf("StartDriver = %v, want %q", err, want)
 	}
-	must(t, os.Remove(pods))
+	expect.NoError(t, os.Remove(pods))
 	b.Start()
 }

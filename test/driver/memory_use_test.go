@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -100,14 +101,14 @@ func (b *small) runsOutWithoutABudget(t *testing.T) {
 		}
 		return
 	}
-	environment.Eventually(t, fixture.Soon, func() error { // A process that was killed needs a moment to end.
+	expect.Eventually(t, fixture.Soon, func() error { // A process that was killed needs a moment to end.
 		kills, err := b.group.Kills()
 		if err == nil && (kills == 0 || b.Node.Alive() == nil) {
 			err = fmt.Errorf("the kernel has killed %d processes, want the driver: else the other tests show nothing", kills)
 		}
 		return err
 	})
-	must(t, b.group.Raise(8*smallContainer))
+	expect.NoError(t, b.group.Raise(8*smallContainer))
 	b.Start() // With memory for what is there, it can take it away.
 }
 
@@ -131,7 +132,7 @@ func TestLiveVolumesAreChargedWithWhatTheyHold(t *testing.T) {
 	publish(10, 10+count)
 	used = (room() - used) / count
 	const settled = 150 * time.Second // Publishing leaves garbage, which Go collects every two minutes at least.
-	environment.Eventually(t, settled, func() error {
+	expect.Eventually(t, settled, func() error {
 		held := (rssOf(b) - before) / count
 		if int(used) < held {
 			return fmt.Errorf("a volume is charged with %.0f bytes, and takes %d of the process", used, held)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -31,7 +31,7 @@ func TestStartWhileCachesWarmUp(t *testing.T) {
 		t.Errorf("%d requests in %s, want some and at most %d", asked, time.Since(began), most)
 	}
 	front.Set()
-	environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
+	expect.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
 	b.Publish(young)
 	b.WantFile(young, "n", "one")
 }

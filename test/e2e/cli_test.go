@@ -20,6 +20,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -47,7 +48,7 @@ func (p plugin) sayTo(t *testing.T, errOut io.Writer, text func() string, args .
 	t.Helper()
 	home := t.TempDir()
 	kubeconfig := filepath.Join(home, "kubeconfig")
-	must(t, p.WriteAdminKubeconfig(kubeconfig))
+	expect.NoError(t, p.WriteAdminKubeconfig(kubeconfig))
 	var out bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: errOut}
 	all := slices.Concat(args, []string{"--kubeconfig=" + kubeconfig, "--cache-dir=" + home, "--namespace=" + p.namespace})
@@ -97,11 +98,11 @@ func (s said) want(t *testing.T, status int, rows ...string) {
 func TestStatusAndWaitOnANode(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	p := plugin{site: s, namespace: s.namespace(t)}
-	s.configMap(t, p.namespace, "app", map[string]string{"file": "1"})
-	s.configMap(t, p.namespace, "gone", map[string]string{"other": "1"})
+	s.putConfigMap(t, p.namespace, "app", map[string]string{"file": "1"})
+	s.putConfigMap(t, p.namespace, "gone", map[string]string{"other": "1"})
 	p.deploy(t)
 	odd := s.start(t, boxPod(p.namespace, "odd", map[string]string{"sources": `[{configMap: {name: app}}, {configMap: {name: gone}}]`}))
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		if got := p.say(t, "status", "deployment/web"); got.status != 0 || !strings.Contains(got.out, "2 of 2") {
 			return fmt.Errorf("exit %d\n%s%s", got.status, got.out, got.err)
 		}
@@ -111,15 +112,15 @@ func TestStatusAndWaitOnANode(t *testing.T) {
 		"deployments/web config configmap/app "+p.version(t)+" 2 of 2 pods/odd config configmap/app "+p.version(t)+" 1 of 1")
 	p.wantJSON(t, 2)
 
-	s.configMap(t, p.namespace, "app", map[string]string{"file": "2"})
+	s.putConfigMap(t, p.namespace, "app", map[string]string{"file": "2"})
 	p.wantWaited(t, "2")
 	p.wantJSON(t, 2)
 
 	// One required source that is gone freezes a volume, also for the others.
-	must(t, s.Client().CoreV1().ConfigMaps(p.namespace).Delete(t.Context(), "gone", metav1.DeleteOptions{}))
+	expect.NoError(t, s.Client().CoreV1().ConfigMaps(p.namespace).Delete(t.Context(), "gone", metav1.DeleteOptions{}))
 	s.wantEvent(t, odd, "SourceMissing", "gone")
 	before := p.version(t)
-	s.configMap(t, p.namespace, "app", map[string]string{"file": "3"})
+	s.putConfigMap(t, p.namespace, "app", map[string]string{"file": "3"})
 	p.wantWaited(t, "3")
 	p.say(t, "status", "deployment/web", "pod/odd").want(t, 2,
 		"configmap/app "+p.version(t)+" 2 of 2", "configmap/app "+p.version(t)+" 0 of 1", "configmap/gone - 0 of 1",
@@ -133,8 +134,8 @@ func TestStatusAndWaitOnANode(t *testing.T) {
 
 	// A later version than the one that was waited for is as good.
 	waiting := p.begin(t, "wait", "pod/odd", "--for=projected=configmap/app", "--timeout=60s")
-	s.configMap(t, p.namespace, "app", map[string]string{"file": "4"})
-	s.configMap(t, p.namespace, "gone", map[string]string{"other": "2"})
+	s.putConfigMap(t, p.namespace, "app", map[string]string{"file": "4"})
+	s.putConfigMap(t, p.namespace, "gone", map[string]string{"other": "2"})
 	(<-waiting).want(t, 0, "pods/odd: 1 of 1 running pods have configmap/app at version ")
 	if got := p.exec(t, odd, "cat", mountPath+"/file"); got != "4" {
 		t.Errorf("the pod has %q after the wait, want 4, as 3 never was in its files", got)
@@ -163,7 +164,7 @@ func (p plugin) deploy(t *testing.T) {
 func (p plugin) version(t *testing.T) string {
 	t.Helper()
 	object, err := p.Client().CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "app", metav1.GetOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	return object.ResourceVersion
 }
 
@@ -223,7 +224,7 @@ func (p plugin) wantForOthers(t *testing.T) {
 	p.allow(t, p.namespace,
 		rbacv1.PolicyRule{APIGroups: []string{"", "apps"}, Resources: []string{"deployments", "replicasets", "pods", "configmaps"}, Verbs: []string{"get", "list"}})
 	var got said
-	eventually(t, changeTimeout, func() error { // The API server learns of Roles a moment after it has taken them.
+	expect.Eventually(t, changeTimeout, func() error { // The API server learns of Roles a moment after it has taken them.
 		if got = p.say(t, "status", "deployment/web", user); !strings.Contains(got.out, "2 unknown") {
 			return fmt.Errorf("it prints\n%s%s", got.out, got.err)
 		}
@@ -234,7 +235,7 @@ func (p plugin) wantForOthers(t *testing.T) {
 	p.allow(t, "liveconfig-system",
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"create"}})
-	eventually(t, changeTimeout, func() error {
+	expect.Eventually(t, changeTimeout, func() error {
 		if got = p.say(t, "status", "deployment/web", user); got.status != 0 {
 			return fmt.Errorf("exit %d\n%s%s", got.status, got.out, got.err)
 		}

@@ -15,13 +15,13 @@ func TestWhyAnEditStopped(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	namespace := s.namespace(t)
 	p := plugin{site: s, namespace: namespace}
-	s.configMap(t, namespace, "web", map[string]string{"key": "old"})
+	s.putConfigMap(t, namespace, "web", map[string]string{"key": "old"})
 	pod := boxPod(namespace, "web", map[string]string{"configMap": "web"})
 	stale := box("stale")
 	stale.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: "/etc/key", SubPath: "key"}}
 	pod.Spec.Containers = append(pod.Spec.Containers, stale)
 	pod = s.start(t, pod)
-	s.configMap(t, namespace, "web", map[string]string{"key": "new"})
+	s.putConfigMap(t, namespace, "web", map[string]string{"key": "new"})
 	s.wantFile(t, pod, "main", mountPath+"/key", "new")
 
 	wantLines := func(got said, status int, want ...string) {

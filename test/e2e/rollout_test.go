@@ -17,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -38,7 +40,7 @@ func (s *site) withController(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		eventually(t, goneTimeout, func() error {
+		expect.Eventually(t, goneTimeout, func() error {
 			pods, err := s.controllerPods(ctx)
 			if err == nil && len(pods) > 0 {
 				err = fmt.Errorf("%d pods of the controller are still there", len(pods))
@@ -46,7 +48,7 @@ func (s *site) withController(t *testing.T) {
 			return err
 		})
 	})
-	must(t, s.InstallController(t.Context()))
+	expect.NoError(t, s.InstallController(t.Context()))
 	pods, err := s.controllerPods(t.Context())
 	if err != nil || len(pods) == 0 {
 		t.Fatalf("the controller's pods are %v, %v", pods, err)
@@ -174,7 +176,7 @@ type rollouts struct {
 func (r *rollouts) wantPods(t *testing.T, want map[string]int) []*corev1.Pod {
 	t.Helper()
 	var found []*corev1.Pod
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		pods, err := r.Client().CoreV1().Pods(r.namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -224,7 +226,7 @@ func (r *rollouts) word(t *testing.T, pod *corev1.Pod) (string, error) {
 func (r *rollouts) revisions(t *testing.T) map[string]string {
 	t.Helper()
 	list, err := r.Client().AppsV1().ReplicaSets(r.namespace).List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	numbers := map[string]string{}
 	for _, set := range list.Items {
 		config := set.Spec.Template.Annotations["liveconfig.internal/config"]
@@ -247,20 +249,20 @@ func (r *rollouts) mayReadSecrets(t *testing.T) {
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "default", Namespace: r.namespace}},
 	}, metav1.CreateOptions{})
-	must(t, errors.Join(errOfRole, errOfBinding))
+	expect.NoError(t, errors.Join(errOfRole, errOfBinding))
 }
 
 // edit has both objects say a word.
 func (r *rollouts) edit(t *testing.T, word string) {
 	t.Helper()
-	r.configMap(t, r.namespace, "app", map[string]string{"word": word})
+	r.putConfigMap(t, r.namespace, "app", map[string]string{"word": word})
 	secrets := r.Client().CoreV1().Secrets(r.namespace)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, StringData: map[string]string{"word": word}}
+	secret := fixture.Secret("app", map[string]string{"word": word})
 	_, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = secrets.Create(t.Context(), secret, metav1.CreateOptions{})
 	}
-	must(t, err)
+	expect.NoError(t, err)
 }
 
 // deployment is one whose pods get the word in six ways, and are not ready with one word.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/install"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
@@ -112,7 +113,7 @@ func (s *site) driverPod(t testing.TB) string {
 func (s *site) driverPodWithin(t testing.TB, timeout time.Duration) string {
 	t.Helper()
 	var name string
-	eventually(t, timeout, func() error {
+	expect.Eventually(t, timeout, func() error {
 		pods, err := s.Client().CoreV1().Pods("liveconfig-system").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err

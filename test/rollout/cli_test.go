@@ -17,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // sharedPlugin is the plugin of kubectl, which the tests of it share.
@@ -119,7 +120,7 @@ func (s *site) begin(manifest string, refs ...string) {
 // storyFromFirst is story for a site without a running controller, with begin: revision 1 has the source itself.
 func (s *site) storyFromFirst(ref, manifest string, values ...string) []string {
 	s.t.Helper()
-	s.configMap("foo", values[0])
+	s.putConfigMap("foo", values[0])
 	s.begin(manifest, ref)
 	var copies []string
 	for _, value := range values {
@@ -216,7 +217,7 @@ func TestPluginUndoesAsKubectlDoes(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s, ours, theirs := newIdleSite(t), kind+"/ours", kind+"/their"
-			s.configMap("foo", "one")
+			s.putConfigMap("foo", "one")
 			old, now := annotated("liveconfig.internal/while-failing: hold, kubernetes.io/change-cause: first")
 			s.begin(manifest(kind, "ours", old, now)+"---\n"+manifest(kind, "their", old, now), ours, theirs)
 			s.reached(ours, foo("one"))
@@ -256,7 +257,7 @@ func (s *site) traits(ref string) string {
 	delete(meta.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
 	delete(meta.Annotations, trigger.UndoneAnnotation) // It has a time.
 	text, err := yaml.Marshal([]any{meta.Annotations, meta.Labels, template, meta.Generation, len(s.revisions(meta.UID))})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return strings.ReplaceAll(string(text), "app: "+name, "app: NAME")
 }
 

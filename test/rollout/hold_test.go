@@ -14,6 +14,7 @@ import (
 	releases "github.com/liveconfig-csi/liveconfig/pkg/release/controller"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
@@ -47,8 +48,8 @@ func TestPausedDeployment(t *testing.T) {
 	t.Parallel()
 	address := fixture.FreeAddress(t)
 	s, ref := newSite(t, "--http-endpoint="+address), "deployment/web"
-	s.configMap("foo", "one")
-	s.configMap("bar", "one")
+	s.putConfigMap("foo", "one")
+	s.putConfigMap("bar", "one")
 	s.apply(triggeredBy("web", "foo", "bar"))
 	s.reached(ref, values("one", "foo", "bar"))
 
@@ -94,7 +95,7 @@ func (s *site) haveHeardOfReady() {
 			return isOf("web")(pod) && pod.DeletionTimestamp == nil && !fakenodes.IsReady(pod)
 		})
 	})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 }
 
 // TestFailingRolloutHolds: a bad config stops the rollout with pods left that work, and the next edit waits until the bad
@@ -217,7 +218,7 @@ func TestOldPodsKeepTheOldConfig(t *testing.T) {
 		}
 	}
 	before := time.Now()
-	must(t, s.client.CoreV1().Pods(s.namespace).Delete(t.Context(), victim.Name, metav1.DeleteOptions{}))
+	expect.NoError(t, s.client.CoreV1().Pods(s.namespace).Delete(t.Context(), victim.Name, metav1.DeleteOptions{}))
 	s.eventually(func() error {
 		for _, e := range s.stage.Journal(s.namespace).Since(before) {
 			if e.What == fakenodes.Ready && e.Owner() == fakenodes.Owner(victim) {
@@ -238,7 +239,7 @@ func TestOldPodsKeepTheOldConfig(t *testing.T) {
 func TestAReleasedTrigger(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web"))
 	s.rolledOut("web", map[string]string{"configmap/foo": "one"})
 	s.kubectl("annotate", "configmap/foo", "liveconfig.internal/release={}")
@@ -254,7 +255,7 @@ func TestAReleasedTrigger(t *testing.T) {
 func TestAReleasedSourceOfCopies(t *testing.T) {
 	t.Parallel()
 	s, ref := newSite(t, "--releases"), "deployment/web"
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(triggeredBy("web", "foo"))
 	s.reached(ref, values("one", "foo"))
 	s.kubectl("annotate", "configmap/foo", release.Annotation+"={steps: [1], pause: 1h}")

@@ -71,14 +71,6 @@ func duration(t *testing.T) time.Duration {
 	return soak.Asked(t, "LIVECONFIG_SOAK_TIME", usual, time.ParseDuration)
 }
 
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // step is one thing to do, now and then.
 type step struct {
 	name   string

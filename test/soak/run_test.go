@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
@@ -83,7 +84,7 @@ func newRun(t *testing.T, seed uint64, flag string) *run {
 	}
 	r.model = newModel(r.bench.Namespace)
 	r.away = r.home + "-away"
-	must(t, r.bench.Cluster.CreateNamespace(t.Context(), r.away))
+	expect.NoError(t, r.bench.Cluster.CreateNamespace(t.Context(), r.away))
 	r.link = network.New(t, r.bench.Cluster.AdminConfig().Host)
 	r.makeAccess()
 	r.makeObjects()
@@ -91,7 +92,7 @@ func newRun(t *testing.T, seed uint64, flag string) *run {
 		"--http-endpoint="+r.bench.HTTP, flag))
 	r.bench.Node.UseTokens(r.podToken)
 	baseline, err := r.usage()
-	must(t, err)
+	expect.NoError(t, err)
 	r.baseline = baseline
 	return r
 }
@@ -100,7 +101,7 @@ func newRun(t *testing.T, seed uint64, flag string) *run {
 func hasUsers(t *testing.T) bool {
 	t.Helper()
 	ids, err := os.ReadFile("/proc/self/uid_map")
-	must(t, err)
+	expect.NoError(t, err)
 	return strings.Contains(string(ids), "4294967295")
 }
 
@@ -235,12 +236,12 @@ type journal struct {
 func newJournal(t *testing.T, seed uint64) *journal {
 	t.Helper()
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	dir := filepath.Join(repo, "bin", "test")
-	must(t, os.MkdirAll(dir, 0o755))
+	expect.NoError(t, os.MkdirAll(dir, 0o755))
 	path := filepath.Join(dir, fmt.Sprintf("soak-%d%s.log", seed, filepath.Base(t.Name())))
 	file, err := os.Create(path)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Logf("LIVECONFIG_SEED=%d repeats this; what is done is written to %s", seed, path)
 	return &journal{path: path, begin: time.Now(), file: file, count: map[string]int{}}
 }
