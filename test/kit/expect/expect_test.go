@@ -28,7 +28,8 @@ func (e *ended) Fatal(args ...any) {
 func (e *ended) Fatalf(format string, args ...any) { e.Fatal(fmt.Sprintf(format, args...)) }
 
 // textOf returns the text with which a test ends; empty when it goes on.
-func textOf(test func(t testing.TB)) string {
+func textOf(t *testing.T, test func(tb *ended)) string {
+	t.Helper()
 	e := new(ended)
 	done := make(chan struct{})
 	go func() {
@@ -43,7 +44,7 @@ func textOf(test func(t testing.TB)) string {
 func TestAnErrorEndsTheTest(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{"": nil, "it is broken": errors.New("it is broken")} {
-		if got := textOf(func(t testing.TB) { expect.NoError(t, err) }); got != want {
+		if got := textOf(t, func(tb *ended) { expect.NoError(tb, err) }); got != want {
 			t.Errorf("after the error %v the test ends with %q, want %q", err, got, want)
 		}
 	}
@@ -57,8 +58,8 @@ func TestEventually(t *testing.T) {
 			0: "", time.Second: "", 10 * time.Second: "", 11 * time.Second: "after 10s: not yet",
 		} {
 			began, looks := time.Now(), 0
-			got := textOf(func(t testing.TB) {
-				expect.Eventually(t, 10*time.Second, func() error {
+			got := textOf(t, func(tb *ended) {
+				expect.Eventually(tb, 10*time.Second, func() error {
 					if looks++; time.Since(began) < after {
 						return errors.New("not yet")
 					}
