@@ -133,7 +133,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeIsSaidAtOnce(t *testing.T) {
+func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	args := []string{
 		"--namespaces=X", "--driver-name=", "--secret-identity=root", "--quiet-period=-1s", "--rollout-rate=0", "--progress-deadline=0",

@@ -181,7 +181,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeIsSaidAtOnce(t *testing.T) {
+func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	args := []string{
 		"--endpoint=x", "--driver-name=", "--state-dir=x", "--registration-dir=x", "--kubelet-dir=x", "--configmap-identity=x",

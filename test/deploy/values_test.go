@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestMistakesAreSaid: what is wrong with a value is said with its name, and nothing is rendered.
-func TestMistakesAreSaid(t *testing.T) {
+// TestMistakesAreReported: what is wrong with a value is said with its name, and nothing is rendered.
+func TestMistakesAreReported(t *testing.T) {
 	t.Parallel()
 	const long = "kubeletDir=/a/directory/that/is/so/long/that/the/path/of/a/socket/in/it/would/not/fit/into/what/the/kernel/takes"
 	tests := map[string]struct{ set, want string }{

@@ -201,9 +201,9 @@ func (b *rig) wantProblem(text string) {
 	}
 }
 
-// TestNoSecretIsToldWhenThingsGoWrong takes a Secret through what can go wrong with it. That its bytes are nowhere but in
+// TestErrorsContainNoSecret takes a Secret through what can go wrong with it. That its bytes are nowhere but in
 // the volume is looked at when the driver is stopped, as after every test. This is fault 28.
-func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
+func TestErrorsContainNoSecret(t *testing.T) {
 	t.Parallel()
 	for format, failed := range map[string]string{
 		"text": `level=ERROR msg="Call failed"`,

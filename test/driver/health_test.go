@@ -48,14 +48,14 @@ func wantReady(b *fixture.Fixture, why string) {
 		if ready := response.GetReady().GetValue(); ready != (why == "") {
 			return fmt.Errorf("Probe says ready: %t", ready)
 		}
-		return wantSaid(says(b, "/readyz"), why)
+		return wantLogged(says(b, "/readyz"), why)
 	})
 	if got := says(b, "/healthz"); got != "" {
 		b.T.Errorf("/healthz says %q, want ok", got)
 	}
 }
 
-func wantSaid(got, want string) error {
+func wantLogged(got, want string) error {
 	switch {
 	case want == "" && got != "":
 		return fmt.Errorf("/readyz says %q, want ok", got)
@@ -235,9 +235,9 @@ func ofLiveconfig(rows [][]string) []string {
 	return all
 }
 
-// TestARestartTellsNothingTwice: a driver that is restarted while something is wrong (fault 19) finds its Event of the run
+// TestARestartRepeatsNoEvent: a driver that is restarted while something is wrong (fault 19) finds its Event of the run
 // before and makes it new again, with no more rights than to create and patch.
-func TestARestartTellsNothingTwice(t *testing.T) {
+func TestARestartRepeatsNoEvent(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)
 	pod := publish(b, "web", "red")

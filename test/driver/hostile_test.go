@@ -215,9 +215,9 @@ func oddTexts() map[string]string {
 	}
 }
 
-// TestWhatARequestSaysIsNeverMoreThanText sends odd and large texts as everything that a request says. None of them makes the
+// TestTextOfARequestIsNeverMoreThanText sends odd and large texts as everything that a request says. None of them makes the
 // driver look into another namespace, or leaves anything on the node, and the driver serves on.
-func TestWhatARequestSaysIsNeverMoreThanText(t *testing.T) {
+func TestTextOfARequestIsNeverMoreThanText(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	b := newHostileBench(t, "--publish-timeout=10ms")

@@ -153,7 +153,7 @@ func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	set(b, "old", "two")
 	set(b, "young", "one")
 	b.Start() // It waits for Probe.
-	if err := wantSaid(says(b, "/readyz"), "whether the kubelet vouches for pods is not known"); err != nil {
+	if err := wantLogged(says(b, "/readyz"), "whether the kubelet vouches for pods is not known"); err != nil {
 		t.Error(err)
 	}
 	if got := says(b, "/healthz"); got != "" {
@@ -298,9 +298,9 @@ func TestTheAPIServerGoesAwayAndComesBack(t *testing.T) {
 	wantFollows(b, kept, 2, fixture.Soon)
 }
 
-// TestAnObjectIsDeletedAndMadeAnew is faults 25 and 26: while no watch is open, another object of the same name replaces the
+// TestAnObjectIsDeletedAndCreatedAgain is faults 25 and 26: while no watch is open, another object of the same name replaces the
 // one that volumes show. The volumes follow the new object.
-func TestAnObjectIsDeletedAndMadeAnew(t *testing.T) {
+func TestAnObjectIsDeletedAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	b, link := overLink(t)
 	pod := publish(b, "web", "one")

@@ -168,9 +168,9 @@ func (s *site) history(ref string) []string {
 	return lines
 }
 
-// TestPluginTellsTheStory: the history says of each revision which copies it has, which is current and which was undone, and
+// TestHistoryOfThePlugin: the history says of each revision which copies it has, which is current and which was undone, and
 // shows what an edit has changed.
-func TestPluginTellsTheStory(t *testing.T) {
+func TestHistoryOfThePlugin(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"deployment", "statefulset", "daemonset"} {
 		t.Run(kind, func(t *testing.T) {

@@ -89,9 +89,9 @@ func secretUses() string {
 	).Replace(deployment("web"))
 }
 
-// TestNoByteOfASecretIsTold: whatever happens to a Secret that triggers, its values are in it and its copies, and neither in
+// TestNoByteOfASecretIsPrinted: whatever happens to a Secret that triggers, its values are in it and its copies, and neither in
 // the log at its longest, nor in Events, metrics, workloads, or what copies say about themselves.
-func TestNoByteOfASecretIsTold(t *testing.T) {
+func TestNoByteOfASecretIsPrinted(t *testing.T) {
 	t.Parallel()
 	address := fixture.FreeAddress(t)
 	s := newSite(t, "-v=5", "--http-endpoint="+address)

@@ -85,7 +85,7 @@ func TestPrintKeepsToItsLines(t *testing.T) {
 	}
 }
 
-func TestPrintTellsOfCopiesWithoutVolumes(t *testing.T) {
+func TestPrintListsCopiesWithoutVolumes(t *testing.T) {
 	t.Parallel()
 	lagging := PodSource{CopyOf: "configmap/app", State: versions.Lagging, Why: "it is of another revision"}
 	page := (&page{}).format(Description{Pods: []Pod{

@@ -316,8 +316,8 @@ func TestWhatIsRefusedIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestAnEventThatHasExpiredIsMadeAnew with all that is known of it.
-func TestAnEventThatHasExpiredIsMadeAnew(t *testing.T) {
+// TestAnExpiredEventIsCreatedAgain with all that is known of it.
+func TestAnExpiredEventIsCreatedAgain(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.write(trouble("the same"))
 		first := w.server.events()[0]

@@ -234,7 +234,7 @@ func TestIdentity(t *testing.T) {
 	checkMessage(t, capabilities, &csi.GetPluginCapabilitiesResponse{}, err)
 }
 
-func TestProbeTellsTheTruth(t *testing.T) {
+func TestProbeReportsTheState(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	for _, b.ready = range []error{errors.New("not yet"), nil} {

@@ -295,9 +295,9 @@ func TestALivelyWatchIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestEverythingIsListedAnewNowAndThen: about once in one to two hours, although its watch is
+// TestEveryObjectIsListedAgainNowAndThen: about once in one to two hours, although its watch is
 // alive. The objects are not listed at the same time.
-func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
+func TestEveryObjectIsListedAgainNowAndThen(t *testing.T) {
 	bubble(t, func(b *bench) {
 		refs := b.many(10)
 		const hours = 8

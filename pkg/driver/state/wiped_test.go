@@ -240,8 +240,8 @@ func TestCheckLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCheckSaysWhatIsInTheWay: where the directory should be is a file.
-func TestCheckSaysWhatIsInTheWay(t *testing.T) {
+// TestCheckNamesTheObstacle: where the directory should be is a file.
+func TestCheckNamesTheObstacle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, err := state.New(dir)

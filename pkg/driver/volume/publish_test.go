@@ -36,7 +36,7 @@ func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 		if err := os.WriteFile(r.TargetPath+"/empty", nil, 0o600); !errors.Is(err, syscall.EROFS) {
 			n.Errorf("writing through the target = %v, want %v", err, syscall.EROFS)
 		}
-		n.wantTold()
+		n.wantReported()
 		_, err := d.Condition(r.VolumeID, r.TargetPath+"2")
 		wantSame(n, "Condition() says", "volume csi-config is not published on "+r.TargetPath+"2", n.wantKind(err, volume.Unknown))
 		d.unpublish(r)
@@ -127,7 +127,7 @@ func TestPublishRefusesAtOnce(t *testing.T) {
 				}
 			}
 			wantSame(n, "side effects", []string{"mounted"}, n.faults.order())
-			n.wantTold()
+			n.wantReported()
 		})
 	}
 }

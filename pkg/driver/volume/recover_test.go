@@ -210,7 +210,7 @@ func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 			pass(2 * resyncInterval)
 			n.wantFiles(r, map[string]string{"a": "1"})
 			n.wantRecords(r)
-			n.wantToldOnce(`Frozen: volume "config": the files stay as they are until the pod is replaced: `)
+			n.wantReportedOnce(`Frozen: volume "config": the files stay as they are until the pod is replaced: `)
 			got := d.only()
 			if got.State != statusz.Frozen || got.Problem == nil || got.Problem.Kind != string(tt.kind) || got.Problem.Since.IsZero() {
 				n.Fatalf("volume = %+v, want it frozen", got)

@@ -77,7 +77,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 				want = []string{string(tt.reason) + `: volume "config": the files stay as they are: ` + problem}
 				last = `Projected: volume "config": the files are current again`
 			}
-			n.wantTold(want...)
+			n.wantReported(want...)
 
 			n.cluster.set(web, "a", "3")
 			synctest.Wait() // Else the sync may write what was there before, and then this change.
@@ -85,7 +85,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 			n.fail(web, nil)
 			n.wantShown(r, map[string]string{"a": "3"}, "")
 			wantSame(n, "the status: problem", nil, d.only().Problem)
-			n.wantLastTold(last)
+			n.wantLastReported(last)
 		})
 	}
 }
@@ -121,7 +121,7 @@ func TestWhatChangesByItselfIsNoNews(t *testing.T) {
 		pass(settling)
 		lose()
 		const text = "configmap default/web cannot be read: "
-		n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + text + "connection refused")
+		n.wantReported(`ProjectionFailed: volume "config": the files stay as they are: ` + text + "connection refused")
 		n.wantProblem(r, text+"read tcp 10.0.0.7:40004->10.0.0.1:443: connection reset by peer")
 
 		d.unpublish(r)
@@ -131,7 +131,7 @@ func TestWhatChangesByItselfIsNoNews(t *testing.T) {
 		pass(settling)
 		lose()
 		n.wantKind(<-published, volume.NotReady)
-		n.wantTold(`WaitingForSource: volume "config": waiting for a source: ` + text + "connection refused")
+		n.wantReported(`WaitingForSource: volume "config": waiting for a source: ` + text + "connection refused")
 	})
 }
 

@@ -83,7 +83,7 @@ func TestStopLetsTheChildEndInItsOwnWay(t *testing.T) {
 	}
 }
 
-func TestStopSaysThatItHadToKill(t *testing.T) {
+func TestStopReportsThatItHadToKill(t *testing.T) {
 	t.Parallel()
 	p := start(t, `trap '' TERM; echo up >"$UP"; while :; do sleep 0.05; done`)
 	if err := p.Stop(100 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "did not end within 100ms") {
