@@ -23,7 +23,7 @@ func inPod(name string) string {
 // nowhere is the environment of a process that nobody has prepared.
 func nowhere(string) string { return "" }
 
-// defaults is what no flags say.
+// defaults are the settings without flags.
 func defaults() config {
 	return config{
 		driverName:       "csi.liveconfig.internal",

@@ -24,7 +24,7 @@ func onNode(name string) string {
 	return ""
 }
 
-// defaults is what no flags say.
+// defaults are the settings without flags.
 func defaults() config {
 	return config{
 		endpoint:          "unix:///var/lib/kubelet/plugins/csi.liveconfig.internal/csi.sock",

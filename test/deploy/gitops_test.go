@@ -45,7 +45,7 @@ const pointed = `[
 	{"op": "add", "path": "/metadata/labels", "value": {"liveconfig.internal/rollout": "0123"}}
 ]`
 
-// withoutNames is the manifest without what deploy/GITOPS.md says to leave out.
+// withoutNames is the manifest without what is left out by deploy/GITOPS.md.
 func withoutNames() string {
 	return strings.NewReplacer(
 		"          envFrom: [{configMapRef: {name: settings}}]\n", "",
@@ -56,7 +56,7 @@ func withoutNames() string {
 	).Replace(manifest)
 }
 
-// copied and putBack say which object all uses name.
+// copied and putBack report which object all uses name.
 const (
 	copied  = "settings-0123456789"
 	putBack = "settings"
@@ -124,7 +124,7 @@ func (s *site) wantConflict(line string) {
 	}
 }
 
-// TestAppliedAgain is what deploy/GITOPS.md says of kubectl, and of tools that do as it does.
+// TestAppliedAgain is what deploy/GITOPS.md describes for kubectl, and of tools that do as it does.
 func TestAppliedAgain(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{
@@ -143,7 +143,7 @@ func TestAppliedAgain(t *testing.T) {
 	}
 }
 
-// TestConflictNamesTheController: a user who applies by the server and without force is told.
+// TestConflictNamesTheController: a user who applies by the server and without force gets an error.
 func TestConflictNamesTheController(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -75,7 +75,7 @@ func (b *bench) wantTokens(want int) {
 	}
 }
 
-// installLines are what deploy/README.md says to type.
+// installLines are the commands of deploy/README.md.
 func installLines(t *testing.T) []string {
 	t.Helper()
 	found := regexp.MustCompile("(?s)```sh\n(kubectl apply -f deploy/base/namespace.yaml\n.*?)```").FindStringSubmatch(
@@ -86,7 +86,7 @@ func installLines(t *testing.T) []string {
 	return strings.Split(strings.TrimSpace(found[1]), "\n")
 }
 
-// upgradeLine is what deploy/README.md says to type later.
+// upgradeLine is the command of deploy/README.md for an upgrade.
 func upgradeLine(t *testing.T) string {
 	t.Helper()
 	found := regexp.MustCompile("(?m)^(helm upgrade .*)$").FindStringSubmatch(read(t, inRepo(t, "deploy", "README.md")))
@@ -96,7 +96,7 @@ func upgradeLine(t *testing.T) string {
 	return found[1]
 }
 
-// TestLifeOfARelease installs the chart as deploy/README.md says, changes it and removes it. No controller is there, so
+// TestLifeOfARelease installs the chart by deploy/README.md, changes it and removes it. No controller is there, so
 // no pod comes of it.
 func TestLifeOfARelease(t *testing.T) {
 	t.Parallel()

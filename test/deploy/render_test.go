@@ -40,7 +40,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// run runs a program in the checkout's root and returns all it says. Helm and kubectl are those that make builds, and
+// run runs a program in the checkout's root and returns all that it prints. Helm and kubectl are those that make builds, and
 // know nothing of this user.
 func run(t *testing.T, env []string, program string, args ...string) (string, error) {
 	t.Helper()
@@ -114,7 +114,7 @@ func objects(t *testing.T, text string) map[string]map[string]any {
 	return found
 }
 
-// TestKustomizationsAreTheChart: each with the values that say the same.
+// TestKustomizationsAreTheChart: each with the same values.
 func TestKustomizationsAreTheChart(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{

@@ -30,7 +30,7 @@ func (b *rig) set(kind, namespace, name, value string) {
 	expect.NoError(b.T, fixture.Put(b.T.Context(), core.ConfigMaps(namespace), &corev1.ConfigMap{ObjectMeta: meta, Data: data}))
 }
 
-// wantDenied wants a publish to be denied, and returns a file with what the answer says would allow it.
+// wantDenied wants a publish to be denied, and returns a file with the objects of the answer that would allow it.
 func (b *rig) wantDenied(pod *corev1.Pod) (grant string) {
 	b.T.Helper()
 	err := b.TryPublish(b.T.Context(), pod)

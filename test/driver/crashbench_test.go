@@ -150,7 +150,7 @@ func holdsOnly(volume string, content map[string]string) error {
 	var names, reserved []string
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case strings.HasPrefix(name, "..kept-"): // The inode of a file that is gone may come back, and has nothing in it.
+		case strings.HasPrefix(name, "..kept-"): // The inode of a file that is gone may come back, and is empty.
 			info, err := e.Info()
 			if err != nil || info.Size() > 0 {
 				return fmt.Errorf("%s has the bytes of a file that is gone (%w)", name, err)

@@ -154,7 +154,7 @@ func TestAChangeReachesEveryVolumeThatUsesTheObject(t *testing.T) {
 	})
 }
 
-// TestAManifestWithAMistakeKeepsTheFiles, and says where the mistake is: in the log, in the status and in a metric. A driver that
+// TestAManifestWithAMistakeKeepsTheFiles, and reports where the mistake is: in the log, in the status and in a metric. A driver that
 // starts with one leaves the files of live volumes alone, and refuses what it cannot know. What changed while none ran follows.
 func TestAManifestWithAMistakeKeepsTheFiles(t *testing.T) {
 	t.Parallel()
@@ -249,7 +249,7 @@ func TestErrorsContainNoSecret(t *testing.T) {
 	}
 }
 
-// wantHealth wants the volume to be unwell with a message that holds the text, and that what is said about it contains no
+// wantHealth wants the volume to be unwell with a message that holds the text, and that the text about it contains no
 // secret.
 func (b *rig) wantHealth(pod *corev1.Pod, text string) {
 	b.T.Helper()

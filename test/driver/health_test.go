@@ -27,8 +27,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
-// says returns what the driver answers at a path that is about its health: nothing if it is well.
-func says(b *fixture.Fixture, path string) string {
+// healthOf returns what the driver answers at a path that is about its health: nothing if it is well.
+func healthOf(b *fixture.Fixture, path string) string {
 	_, err := b.Fetch(path)
 	if err == nil {
 		return ""
@@ -36,7 +36,7 @@ func says(b *fixture.Fixture, path string) string {
 	return err.Error()
 }
 
-// wantReady waits until /readyz and Probe answer that the driver is ready, or that it is not, where /readyz says why. Neither
+// wantReady waits until /readyz and Probe answer that the driver is ready, or that it is not, where /readyz has the reason. Neither
 // is ever an error of Probe, nor a reason to restart the driver.
 func wantReady(b *fixture.Fixture, why string) {
 	b.T.Helper()
@@ -48,9 +48,9 @@ func wantReady(b *fixture.Fixture, why string) {
 		if ready := response.GetReady().GetValue(); ready != (why == "") {
 			return fmt.Errorf("Probe says ready: %t", ready)
 		}
-		return wantLogged(says(b, "/readyz"), why)
+		return wantLogged(healthOf(b, "/readyz"), why)
 	})
-	if got := says(b, "/healthz"); got != "" {
+	if got := healthOf(b, "/healthz"); got != "" {
 		b.T.Errorf("/healthz says %q, want ok", got)
 	}
 }

@@ -215,7 +215,7 @@ func oddTexts() map[string]string {
 	}
 }
 
-// TestTextOfARequestIsNeverMoreThanText sends odd and large texts as everything that a request says. None of them makes the
+// TestTextOfARequestIsNeverMoreThanText sends odd and large texts as everything in a request. None of them makes the
 // driver look into another namespace, or leaves anything on the node, and the driver serves on.
 func TestTextOfARequestIsNeverMoreThanText(t *testing.T) {
 	t.Parallel()
@@ -337,7 +337,7 @@ func TestOthersVolumesCannotBeReached(t *testing.T) {
 	wantCode(t, b.send(req), "publish by a new ID on another's target", codes.AlreadyExists, codes.InvalidArgument)
 	b.wantUnchanged(before, "publish by a new ID on another's target")
 
-	// Statistics say nothing about other paths, not even whether there is something.
+	// Statistics have nothing about other paths, not even whether there is something.
 	there, missing := b.outside+"/canary", b.outside+"/nobody"
 	for _, path := range []string{other, "/", "/proc/self/environ", b.outside, "", own + "/color", own + "/", own + "/.", there, missing} {
 		wantCode(t, b.sendStats(id, path), fmt.Sprintf("statistics of %q", path), codes.NotFound, codes.InvalidArgument)
@@ -350,7 +350,7 @@ func TestOthersVolumesCannotBeReached(t *testing.T) {
 	wantCode(t, err, "health on a path outside", codes.NotFound, codes.InvalidArgument)
 	b.wantUnchanged(before, "questions")
 
-	// The ID says which volume goes: the one that it stands for, and not what the path belongs to.
+	// The ID decides which volume goes: the one that it stands for, and not what the path belongs to.
 	wantCode(t, b.sendUnpublish(id, other), "unpublish by the path of another's volume", codes.OK, codes.InvalidArgument)
 	b.WantFile(theirs, "color", "red")
 	b.UpdateConfigMap("web", map[string]string{"color": "green"})

@@ -47,7 +47,7 @@ func TestTheKubeletsDirectoryIsALink(t *testing.T) {
 	}
 }
 
-// TestThePodsDirectoryIsALink: the container has nothing where that leads, so the driver does not start, and prints what
+// TestThePodsDirectoryIsALink: in the container, its target does not exist, so the driver does not start, and prints what
 // to type.
 func TestThePodsDirectoryIsALink(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
-// keeps are the capabilities that docs/security/driver.md says the driver keeps.
+// keeps are the capabilities that the driver keeps by docs/security/driver.md.
 const keeps = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
 
 // TestTheProcessIsLockedDown looks at every thread of the driver as it ships, before and after it has done all of its
@@ -60,7 +60,7 @@ func TestTheProcessIsLockedDown(t *testing.T) {
 	}
 }
 
-// ownedPods returns pods whose volumes belong to somebody, and what owners says of each. In an ordinary user's namespace
+// ownedPods returns pods whose volumes belong to somebody, and the result of owners for each. In an ordinary user's namespace
 // there is nobody but root.
 func (b *rig) ownedPods() map[*corev1.Pod]string {
 	b.T.Helper()
@@ -131,7 +131,7 @@ func (b *rig) wantLockedDown() {
 	}
 }
 
-// lockedDown says what a thread can do that it should not, by its status.
+// lockedDown returns what a thread can do that it should not, by its status.
 func lockedDown(status string) error {
 	var wrong []error
 	for name, want := range map[string]uint64{
@@ -148,7 +148,7 @@ func lockedDown(status string) error {
 }
 
 const (
-	// selinuxVariable says which of the states below this machine should be in.
+	// selinuxVariable names which of the states below this machine should be in.
 	selinuxVariable = "LIVECONFIG_SELINUX"
 	selinuxDir      = "/sys/fs/selinux"
 	volumeLabel     = "system_u:object_r:container_file_t:s0"
@@ -166,7 +166,7 @@ const (
 )
 
 // TestLabelsOfVolumes runs in each state of SELinux. Where the policy knows the label of containers' files, all files of a volume
-// have it, and a container's domain may read them. Where it does not, the driver says so and goes on without.
+// have it, and a container's domain may read them. Where it does not, the driver reports that and goes on without.
 func TestLabelsOfVolumes(t *testing.T) {
 	t.Parallel()
 	state := stateOfSELinux(t)

@@ -193,12 +193,12 @@ func (c *cell) revoke() {
 // wantCurrent wants the volume to hold the last edit.
 func (c *cell) wantCurrent(pod *corev1.Pod, when string) {
 	c.T.Helper()
-	defer c.say(when)
+	defer c.nameFailure(when)
 	c.WantFile(pod, "key", c.value())
 }
 
-// say names the cell and the situation when the test fails.
-func (c *cell) say(when string) {
+// nameFailure names the cell and the situation when the test fails.
+func (c *cell) nameFailure(when string) {
 	c.T.Helper()
 	if c.T.Failed() {
 		c.T.Logf("in %s, %s", c.name, when)
@@ -208,7 +208,7 @@ func (c *cell) say(when string) {
 // wantEnded wants the volume to be reported unwell, and its files to stay as they were before the last edit.
 func (c *cell) wantEnded(pod *corev1.Pod, text string) {
 	c.T.Helper()
-	defer c.say("waiting for " + text)
+	defer c.nameFailure("waiting for " + text)
 	expect.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(pod, text) })
 	c.WantFile(pod, "key", "edit "+strconv.Itoa(c.edits-1))
 }
@@ -287,10 +287,10 @@ func (m matrix) publishGranted(names []string, accounts ...string) {
 // named is the source, as roles name it.
 func named() []string { return []string{"source"} }
 
-// checkLoss goes from denied access to access that is granted as the answer says, revoked, and granted again.
+// checkLoss goes from denied access to access that is granted as in the answer, revoked, and granted again.
 func (m matrix) checkLoss() {
 	asking := m.asking()
-	// Denied, and granted as the answer says: by resourceNames.
+	// Denied, and granted as in the answer: by resourceNames.
 	m.of(byDriver).each(func(c *cell) { publishSoon(c.Fixture, c.pod) })
 	asking.each(func(c *cell) {
 		c.apply(c.wantDenied(c.pod))

@@ -41,7 +41,7 @@ type small struct {
 	objects int          // With a key each, which the pods have in turn.
 }
 
-// newSmall returns a bench with a driver in a small container. Where control groups cannot be made, the driver gets a flag that says how
+// newSmall returns a bench with a driver in a small container. Where control groups cannot be made, the driver gets a flag for how
 // little it has: all that is not seen then is that the kernel finds nothing to kill.
 func newSmall(t *testing.T, bare func(testing.TB) *fixture.Fixture, objects int) *small {
 	t.Helper()
@@ -295,7 +295,7 @@ func TestManyEqualVolumesOfOneLargeObject(t *testing.T) {
 }
 
 // TestObjectsGrow (fault 29) has objects grow after they were published, until there is no room for all. Those that there is
-// no room for stay as they are, as Events say on their pods, and follow when there is room again.
+// no room for stay as they are, as Events on their pods report, and follow when there is room again.
 func TestObjectsGrow(t *testing.T) {
 	t.Parallel()
 	const little = 1000

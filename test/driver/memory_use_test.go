@@ -21,7 +21,7 @@ import (
 func TestUnrelatedSecrets(t *testing.T) {
 	t.Parallel()
 	b := fixture.NewBare(t)
-	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory of its own.
+	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory itself.
 	b.AllowSecrets("default")
 	b.SetSecret("web", map[string]string{"n": "0"})
 	pod := b.Pod("web", map[string]string{"secret": "web"})
@@ -65,7 +65,7 @@ func TestUnrelatedSecrets(t *testing.T) {
 	}
 }
 
-// TestMemoryRunsOutWithoutABudget (fault 29) is the control of [TestMemoryRunsOut]: a driver with a flag that says it has far more
+// TestMemoryRunsOutWithoutABudget (fault 29) is the control of [TestMemoryRunsOut]: a driver with a flag for far more
 // memory than its container is killed by the kernel for the same volumes. Where no container can be made, their files
 // have to take more than it would have.
 func TestMemoryRunsOutWithoutABudget(t *testing.T) {
@@ -94,7 +94,7 @@ func (b *small) runsOutWithoutABudget(t *testing.T) {
 			return nil
 		})
 	}
-	_ = g.Wait() // As said above.
+	_ = g.Wait() // As above.
 	if b.group == nil {
 		if got := b.Number("liveconfig_room_used_bytes"); got < smallContainer {
 			t.Errorf("the volumes take %.0f bytes, want more than %d: then the other tests show nothing", got, smallContainer)
@@ -112,7 +112,7 @@ func (b *small) runsOutWithoutABudget(t *testing.T) {
 	b.Start() // With memory for what is there, it can take it away.
 }
 
-// TestLiveVolumesAreChargedWithWhatTheyHold is fault 39: their attributes, what these say, and their records.
+// TestLiveVolumesAreChargedWithWhatTheyHold is fault 39: their attributes, what is parsed from them, and their records.
 func TestLiveVolumesAreChargedWithWhatTheyHold(t *testing.T) {
 	t.Parallel()
 	const count = 60

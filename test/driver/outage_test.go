@@ -21,7 +21,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
-// answer is how long a publish waits at most for an API server that says nothing.
+// answer is how long a publish waits at most for an API server that does not answer.
 const answer = 20 * time.Second
 
 // patience is how long a publish waits for a source in tests in which it waits in vain.
@@ -153,10 +153,10 @@ func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	set(b, "old", "two")
 	set(b, "young", "one")
 	b.Start() // It waits for Probe.
-	if err := wantLogged(says(b, "/readyz"), "whether the kubelet vouches for pods is not known"); err != nil {
+	if err := wantLogged(healthOf(b, "/readyz"), "whether the kubelet vouches for pods is not known"); err != nil {
 		t.Error(err)
 	}
-	if got := says(b, "/healthz"); got != "" {
+	if got := healthOf(b, "/healthz"); got != "" {
 		t.Errorf("/healthz says %q, want ok", got)
 	}
 	b.WantNumber("liveconfig_recovered_volumes", 1)

@@ -60,17 +60,17 @@ func startSecond(b *fixture.Fixture, address string) *second {
 	return s
 }
 
-// waits returns an error unless the second driver is alive, is not ready and says everywhere for whom it waits.
+// waits returns an error unless the second driver is alive, is not ready and reports everywhere for whom it waits.
 func (s *second) waits(holder int) error {
 	name, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	if got := says(s.own, "/healthz"); got != "" {
+	if got := healthOf(s.own, "/healthz"); got != "" {
 		return fmt.Errorf("/healthz of the second driver says %q (%w)", got, s.Err())
 	}
 	for _, want := range []string{name, "process " + strconv.Itoa(holder), "node test-node", s.b.Node.StateDir()} {
-		if err := wantLogged(says(s.own, "/readyz"), want); err != nil {
+		if err := wantLogged(healthOf(s.own, "/readyz"), want); err != nil {
 			return fmt.Errorf("the second driver: %w", err)
 		}
 	}
@@ -88,7 +88,7 @@ func (s *second) waits(holder int) error {
 	return s.saysItWaits(holder)
 }
 
-// saysItWaits returns an error unless the log says for whom the driver waits.
+// saysItWaits returns an error unless the log has for whom the driver waits.
 func (s *second) saysItWaits(holder int) error {
 	log, err := os.ReadFile(s.log)
 	for _, want := range []string{"Waiting for the end of another driver", "process " + strconv.Itoa(holder)} {
@@ -120,7 +120,7 @@ func wantServing(b *fixture.Fixture) {
 }
 
 // TestASecondDriverWaits (faults 5 and 22): two installations, or a new pod beside a process that outlived its own, are two
-// drivers of one node. The second one touches nothing and says for whom it waits, while the first goes on; when that is
+// drivers of one node. The second one touches nothing and reports for whom it waits, while the first goes on; when that is
 // killed the second serves at once, with every volume.
 func TestASecondDriverWaits(t *testing.T) {
 	t.Parallel()
@@ -174,7 +174,7 @@ func TestASecondDriverWaits(t *testing.T) {
 // registrationDir returns a directory for registrations, whose path is short enough for sockets.
 func registrationDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "lc-reg-") //nolint:usetesting // As said above.
+	dir, err := os.MkdirTemp("", "lc-reg-") //nolint:usetesting // As above.
 	expect.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir

@@ -231,7 +231,7 @@ func TestSelectionsOverOutages(t *testing.T) {
 	b.WantNoFile(pod, "b")
 }
 
-// TestSelectionsFromManifests are refused, and the message says what to write.
+// TestSelectionsFromManifests are refused, and the message shows what to write.
 func TestSelectionsFromManifests(t *testing.T) {
 	t.Parallel()
 	b := &rig{fixture.Without(t)}

@@ -219,7 +219,7 @@ func (l level) exceeds(base level) error {
 func TestAThousandVolumesComeAndGo(t *testing.T) {
 	t.Parallel()
 	b := fixture.NewBare(t)
-	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory of its own.
+	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory itself.
 	b.AllowSecrets("default")
 	b.CreateConfigMap("stays", map[string]string{"n": "0"})
 	stays := b.Pod("stays", map[string]string{"configMap": "stays"})

@@ -11,7 +11,7 @@ import (
 
 // TestStartWhileCachesWarmUp is fault 24 at the start: since Kubernetes 1.31, an API server whose watch caches are not ready
 // answers 429 to lists and watches, with the time after which to come again. A driver that starts meanwhile leaves the files
-// of pods as they are, refuses new volumes in time, asks no more often than it was told, and then has everything.
+// of pods as they are, refuses new volumes in time, asks no more often than the server asked, and then has everything.
 func TestStartWhileCachesWarmUp(t *testing.T) {
 	t.Parallel()
 	b, front := behindFront(t, "--publish-timeout="+patience.String())

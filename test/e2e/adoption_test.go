@@ -200,7 +200,7 @@ func (s *site) wantSubPath(t *testing.T, namespace, workload, file, want string)
 	})
 }
 
-// TestFiveMinutes types what docs/adoption.md says, for a cluster with the label and for one with convert.
+// TestFiveMinutes types the commands of docs/adoption.md, for a cluster with the label and for one with convert.
 func TestFiveMinutes(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	s.importExampleImages(t)

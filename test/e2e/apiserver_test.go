@@ -98,7 +98,7 @@ func TestTheAPIServersCertificateIsRotated(t *testing.T) {
 // servedCertificate returns the serial number of the certificate by which pods know the API server.
 func (s *site) servedCertificate(t testing.TB) string {
 	t.Helper()
-	// Whether the certificate is good is for the driver to say.
+	// Whether the certificate is good is for the driver to decide.
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort(cluster.ServiceIP, "443"))
 	expect.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
-// allowSecrets lets the default service account of a namespace read its Secrets, as the README says.
+// allowSecrets lets the default service account of a namespace read its Secrets, as in the README.
 func (s *site) allowSecrets(t testing.TB, namespace string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "read-secrets"}

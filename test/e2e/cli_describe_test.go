@@ -23,7 +23,7 @@ type describer struct{ plugin }
 
 func (d describer) describe(t *testing.T, args ...string) string {
 	t.Helper()
-	got := d.say(t, append([]string{"describe"}, args...)...)
+	got := d.call(t, append([]string{"describe"}, args...)...)
 	if got.status != 0 {
 		t.Fatalf("describe %v: exit %d\n%s", args, got.status, got.err)
 	}
@@ -125,7 +125,7 @@ func (d describer) seer(t *testing.T) string {
 	return user
 }
 
-// wantVersions wants what the JSON says of configmap/app to be what its pods and the API server have.
+// wantVersions wants the JSON of configmap/app to be what its pods and the API server have.
 func (d describer) wantVersions(t *testing.T, want versions.State) {
 	t.Helper()
 	isInFiles := want == versions.Current

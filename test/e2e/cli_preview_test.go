@@ -20,7 +20,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
-// previewed is a pod whose volumes are compared with what the plugin says beforehand.
+// previewed is a pod whose volumes are compared with what the plugin prints beforehand.
 type previewed struct {
 	// pod is a manifest whose volumes are taken, and objects are those that they hold.
 	pod     string
@@ -68,7 +68,7 @@ func TestPreviewIsWhatTheNodeHas(t *testing.T) { //nolint:tparallel // It shares
 			if diff := cmp.Diff(expected[name], p.preview(t, name+"-live", []string{"pod/" + pod.Name})); diff != "" {
 				t.Errorf("preview of the live pod (-of files +live):\n%s", diff)
 			}
-			if got := p.say(t, "preview", "pod/"+pod.Name, "--diff"); got != (said{}) {
+			if got := p.call(t, "preview", "pod/"+pod.Name, "--diff"); got != (result{}) {
 				t.Errorf("--diff = %+v, want no difference", got)
 			}
 		})
@@ -163,7 +163,7 @@ func (p *previewer) apply(t *testing.T) {
 func (p *previewer) preview(t *testing.T, folder string, args []string) map[string]string {
 	t.Helper()
 	dir := p.path("folder-" + folder)
-	got := p.say(t, append([]string{"preview", "-o", dir, "--show-secrets"}, args...)...)
+	got := p.call(t, append([]string{"preview", "-o", dir, "--show-secrets"}, args...)...)
 	if got.status != 0 {
 		t.Fatal(got.err)
 	}

@@ -90,7 +90,7 @@ func (c core) userNamespace() func() {
 	}
 }
 
-// noUserNamespace: containerd before 2 and runc before 1.2 cannot map the users of mounts, and the kubelet says so. The
+// noUserNamespace: containerd before 2 and runc before 1.2 cannot map the users of mounts, and the kubelet reports that. The
 // pod would be refused with any volume, or none.
 func (c core) noUserNamespace() func() {
 	t := c.t

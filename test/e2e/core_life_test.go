@@ -52,7 +52,7 @@ func (c core) wantVolumeGone(t *testing.T, pod *corev1.Pod) {
 	})
 }
 
-// noRecordOf says which of the driver's files names a pod.
+// noRecordOf returns which of the driver's files names a pod.
 func (c core) noRecordOf(pod *corev1.Pod) error {
 	dir := filepath.Join(c.Root(), "run/csi.liveconfig.internal")
 	records := 0

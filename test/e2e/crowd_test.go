@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// crowdSize is how many pods a node has at most when nobody says otherwise.
+	// crowdSize is how many pods a node has at most by default.
 	crowdSize = 110
 	// lookedInto is how many of them are looked into by exec.
 	lookedInto = 5

@@ -92,7 +92,7 @@ func (s *site) awaitDriverAfter(t testing.TB, before string) {
 	})
 }
 
-// upgrade does what deploy/README.md says, with another version of the image.
+// upgrade does the steps of deploy/README.md, with another version of the image.
 func (st *steady) upgrade(t *testing.T) {
 	t.Helper()
 	const version = "0.1.1"
@@ -156,7 +156,7 @@ func (s *site) scheduleDriver(t testing.TB, selector string) {
 	expect.NoError(t, err)
 }
 
-// reboot pulls the node's plug. Containers start again, so what they have said so far is looked at before.
+// reboot pulls the node's plug. Containers start again, so what they have logged so far is looked at before.
 func (st *steady) reboot(t *testing.T) {
 	t.Helper()
 	st.check(t)

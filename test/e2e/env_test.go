@@ -29,7 +29,7 @@ const (
 	tick = time.Second / 100
 )
 
-// TestEnvExample types what the README of the examples says about variables, and looks into the environments of the
+// TestEnvExample types what the README of the examples has about variables, and looks into the environments of the
 // processes: each change makes a new process of the program, and nothing of the pod or the container is made again.
 func TestEnvExample(t *testing.T) {
 	s := on(t, realnode.Containerd2())
@@ -181,8 +181,8 @@ func (p *supervised) wantSameContainer(t *testing.T) {
 	}
 }
 
-// wantStarts waits until the program has said what the README shows, and checks that no value of a Secret is in the log.
-// What the program and liveconfig-exec say comes by two ways, so only the lines of each are in order.
+// wantStarts waits until the program has printed what the README shows, and checks that no value of a Secret is in the log.
+// What the program and liveconfig-exec print comes by two ways, so only the lines of each are in order.
 func (p *supervised) wantStarts(t *testing.T, lines []string) {
 	t.Helper()
 	var want []string
@@ -251,7 +251,7 @@ func lookAt(pid int) (process, error) {
 	return process{pid, time.Duration(ticks) * tick}, err
 }
 
-// sinceBoot is the time by which the kernel says when processes were started.
+// sinceBoot is the time by which the kernel reports when processes were started.
 func sinceBoot(t *testing.T) time.Duration {
 	t.Helper()
 	var now unix.Timespec

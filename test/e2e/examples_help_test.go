@@ -29,7 +29,7 @@ type example struct {
 	dir       string   // Where commands run, with the context's namespace in a kubeconfig.
 	steps     []string // The section's commands that are left, without the last.
 	cleanUp   string   // The last commands of the section.
-	shown     []string // What the section says that is printed.
+	shown     []string // The output in the section.
 }
 
 func (s *site) examplesPage(t *testing.T) string {
@@ -145,7 +145,7 @@ func (s *site) wantOutput(t *testing.T, pod *corev1.Pod, container, want string,
 	})
 }
 
-// wantRefused checks that a command in a container fails and says why.
+// wantRefused checks that a command in a container fails and prints why.
 func (s *site) wantRefused(t *testing.T, pod *corev1.Pod, container, why string, command ...string) {
 	t.Helper()
 	out, err := s.Exec(t.Context(), pod, container, command...)

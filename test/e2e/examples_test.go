@@ -19,11 +19,11 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
-// exampleCase says what an example comes to.
+// exampleCase is the result of an example.
 type exampleCase struct {
 	// app is the value of app.kubernetes.io/name by which its pod is found.
 	app string
-	// namespace is where the pod is if a manifest says so. Empty: where kubectl's context leads.
+	// namespace is where the pod is if a manifest names one. Empty: where kubectl's context leads.
 	namespace string
 	// user is what the container runs as.
 	user string
@@ -42,7 +42,7 @@ type look struct {
 	secrets map[string]string
 	// owners are uid:gid and mode by path.
 	owners map[string]string
-	// prints are what commands print, log what the program says by itself.
+	// prints are what commands print, log what the program logs by itself.
 	prints map[string]string
 	log    []string
 }
@@ -63,7 +63,7 @@ func TestExamples(t *testing.T) {
 			switch folder {
 			case releaseExample, rolloutExample, pluginExample:
 				e.walkThrough(t, plugin)
-			case envExample: // It has a test of its own.
+			case envExample: // It has a separate test.
 				for len(e.steps) > 0 {
 					e.step(t)
 				}

@@ -44,7 +44,7 @@ func TestUninstallAndInstallByKustomize(t *testing.T) {
 	expect.NoError(t, s.Install(t.Context()))
 }
 
-// TestPodThatIsDeletedWithoutADriver stays, with what docs/troubleshooting.md says that kubectl prints, and goes when a
+// TestPodThatIsDeletedWithoutADriver stays, with what kubectl prints by docs/troubleshooting.md, and goes when a
 // driver runs again.
 func TestPodThatIsDeletedWithoutADriver(t *testing.T) {
 	s := on(t, realnode.Containerd2())
@@ -87,7 +87,7 @@ func (s *site) run(t testing.TB, folder, script string) {
 	}
 }
 
-// wantWords checks that a page of this repository says what the test is about to do.
+// wantWords checks that a page of this repository has what the test is about to do.
 func (s *site) wantWords(t testing.TB, page string, words ...string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Repo(), page))

@@ -87,7 +87,7 @@ func inTreeMap(volume, configMap string) corev1.Volume {
 	return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: source}}
 }
 
-// watcher reads what box watch says in a pod.
+// watcher reads what box watch prints in a pod.
 type watcher struct {
 	lines *bufio.Scanner
 	seen  map[string][]sighting // By file.
@@ -150,7 +150,7 @@ func (w *watcher) last(file string) int {
 	return seen[len(seen)-1].number
 }
 
-// latencies tells for each edit how long it took until a file had it, or a later one.
+// latencies returns for each edit how long it took until a file had it, or a later one.
 func (w *watcher) latencies(sent []time.Time, file string) (all []time.Duration) {
 	for n := 1; n < len(sent); n++ {
 		i := slices.IndexFunc(w.seen[file], func(s sighting) bool { return s.number >= n })

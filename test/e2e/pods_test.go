@@ -140,7 +140,7 @@ func (s *site) awaitReady(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	return got
 }
 
-// ready says why a pod is not ready, if it is not.
+// ready returns why a pod is not ready, if it is not.
 func ready(pod *corev1.Pod) error {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil {

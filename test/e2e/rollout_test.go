@@ -162,16 +162,16 @@ func TestRevisionsHaveTheirConfigOnANode(t *testing.T) {
 	r.wantPods(t, map[string]int{"first": 2})
 }
 
-// rollouts are of one Deployment, app, with a ConfigMap and a Secret of that name, which say the same word.
+// rollouts are of one Deployment, app, with a ConfigMap and a Secret of that name, which have the same word.
 type rollouts struct {
 	*site
 
 	namespace string
-	// configs has the annotation of a pod template by the word that its copies say.
+	// configs has the annotation of a pod template by the word in its copies.
 	configs map[string]string
 }
 
-// wantPods waits until that many pods say each word and there are no others, and returns them. No pod may ever hear two
+// wantPods waits until that many pods have each word and there are no others, and returns them. No pod may ever hear two
 // words, nor any other word than the first that a pod with the same copies has heard.
 func (r *rollouts) wantPods(t *testing.T, want map[string]int) []*corev1.Pod {
 	t.Helper()
@@ -199,7 +199,7 @@ func (r *rollouts) wantPods(t *testing.T, want map[string]int) []*corev1.Pod {
 	return found
 }
 
-// word returns what a pod says, or why that is not known.
+// word returns the word of a pod, or why that is not known.
 func (r *rollouts) word(t *testing.T, pod *corev1.Pod) (string, error) {
 	t.Helper()
 	config := pod.Annotations["liveconfig.internal/config"]
@@ -252,7 +252,7 @@ func (r *rollouts) mayReadSecrets(t *testing.T) {
 	expect.NoError(t, errors.Join(errOfRole, errOfBinding))
 }
 
-// edit has both objects say a word.
+// edit writes a word into both objects.
 func (r *rollouts) edit(t *testing.T, word string) {
 	t.Helper()
 	r.putConfigMap(t, r.namespace, "app", map[string]string{"word": word})

@@ -31,7 +31,7 @@ var current struct {
 // site is a node with the driver installed.
 type site struct{ *kit.Installation }
 
-// on returns a node with a container runtime, and with the driver installed as the README says. One with another runtime is
+// on returns a node with a container runtime, and with the driver installed as in the README. One with another runtime is
 // stopped first. A test that fails may leave the node in any state, so it is the last one of its node.
 func on(t *testing.T, runtime realnode.Runtime) *site {
 	t.Helper()

@@ -68,7 +68,7 @@ func (st *steady) goOn(t testing.TB) {
 	st.check(t)
 }
 
-// wantHeld reads what the pod has to say of its file.
+// wantHeld reads what the pod prints about its file.
 func (st *steady) wantHeld(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	var text string

@@ -118,7 +118,7 @@ func TestBadEdit(t *testing.T) {
 	}
 }
 
-// TestARuleIsBroken: no pod gets the edit, and the Event says which rule.
+// TestARuleIsBroken: no pod gets the edit, and the Event names the rule.
 func TestARuleIsBroken(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

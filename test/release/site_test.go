@@ -215,7 +215,7 @@ func (s *site) wantValues(file string, want map[string]int) {
 	})
 }
 
-// exposure returns what the stable copy of a ConfigMap says.
+// exposure returns what the stable copy of a ConfigMap has.
 func (s *site) exposure(name string) (release.Exposure, error) {
 	m, err := s.ConfigMaps().Get(s.T.Context(), name+release.Suffix, metav1.GetOptions{})
 	if err != nil {

@@ -62,7 +62,7 @@ func (s *site) plugin(args ...string) (stdout, stderr string, err error) {
 	return out.String(), errOut.String(), err
 }
 
-// does runs the plugin, and fails the test unless it works and says each of these texts.
+// does runs the plugin, and fails the test unless it works and prints each of these texts.
 func (s *site) does(args []string, says ...string) string {
 	s.t.Helper()
 	out, errOut, err := s.plugin(args...)
@@ -73,7 +73,7 @@ func (s *site) does(args []string, says ...string) string {
 	return out
 }
 
-// refuses runs the plugin, and fails the test unless it ends with 1 and says each of these texts.
+// refuses runs the plugin, and fails the test unless it ends with 1 and prints each of these texts.
 func (s *site) refuses(args []string, says ...string) {
 	s.t.Helper()
 	out, errOut, err := s.plugin(args...)
@@ -130,7 +130,7 @@ func (s *site) storyFromFirst(ref, manifest string, values ...string) []string {
 	return copies
 }
 
-// listed is what history -o json says of a workload.
+// listed is what history -o json prints for a workload.
 type listed struct{ Revisions []listedRevision }
 
 type listedRevision struct {
@@ -168,7 +168,7 @@ func (s *site) history(ref string) []string {
 	return lines
 }
 
-// TestHistoryOfThePlugin: the history says of each revision which copies it has, which is current and which was undone, and
+// TestHistoryOfThePlugin: the history shows for each revision which copies it has, which is current and which was undone, and
 // shows what an edit has changed.
 func TestHistoryOfThePlugin(t *testing.T) {
 	t.Parallel()
@@ -290,7 +290,7 @@ func TestPluginRefusesWhatIsLost(t *testing.T) {
 	s.reached(ref, foo("two"))
 }
 
-// TestPluginResumes: what waits after an undo or a pause is rolled out when the plugin resumes, and the plugin says what that is.
+// TestPluginResumes: what waits after an undo or a pause is rolled out when the plugin resumes, and the plugin prints what that is.
 func TestPluginResumes(t *testing.T) {
 	t.Parallel()
 	s, ref := newSite(t), "deployment/web"

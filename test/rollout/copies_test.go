@@ -214,7 +214,7 @@ func TestLargeAndLongSources(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeCopied has a change wait, and say why, when its copy cannot be made: a token of a service account, and a
+// TestWhatCannotBeCopied makes a change wait, with a reason, when its copy cannot be made: a token of a service account, and a
 // name that somebody else's object has, which stays as it is.
 //
 // Fault 35.
@@ -279,7 +279,7 @@ func TestDeletedCopiesAreMadeAgain(t *testing.T) {
 }
 
 // TestLostLabelsComeBack takes the label from copies, by which the controller and others know them. The controller knows a copy by
-// its name and content, and puts the label back. It says nothing about deleted copies, and one that is really deleted meanwhile
+// its name and content, and puts the label back. It reports nothing about deleted copies, and one that is really deleted meanwhile
 // is made again.
 //
 // Fault 35.
@@ -296,7 +296,7 @@ func TestLostLabelsComeBack(t *testing.T) {
 		before := s.configMapNow(name)
 		s.kubectl("label", "configmap", name, copies.Label+"-", copies.ManagedByLabel+"-")
 		s.asBefore(before)
-		s.kubectl("annotate", "configmap", name, copies.SourceAnnotation+"-") // The label is there, and says too little.
+		s.kubectl("annotate", "configmap", name, copies.SourceAnnotation+"-") // The label is there, and has too little.
 		s.asBefore(before)
 		s.kubectl("label", "configmap", name, copies.Label+"-", copies.ManagedByLabel+"-")
 		s.kubectl("annotate", "configmap", name, copies.SourceAnnotation+"-") // Before or after the label is back.

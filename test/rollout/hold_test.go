@@ -87,7 +87,7 @@ func failing(t *testing.T, kind, annotations string, flags ...string) (s *site, 
 	return s, ref, since
 }
 
-// haveHeardOfReady returns when the journal says of all pods of the workload web that they are ready, which is soon after they are.
+// haveHeardOfReady returns when the journal shows for all pods of the workload web that they are ready, which is soon after they are.
 func (s *site) haveHeardOfReady() {
 	s.t.Helper()
 	err := s.stage.Await(s.t.Context(), s.namespace, func(pods []*corev1.Pod) bool {
@@ -250,7 +250,7 @@ func TestAReleasedTrigger(t *testing.T) {
 	s.rolledOut("web", map[string]string{"configmap/foo": "two"})
 }
 
-// TestAReleasedSourceOfCopies is a mistake, which both say: the pods have copies, and a release would reach none of them. It ends
+// TestAReleasedSourceOfCopies is a mistake, which both report: the pods have copies, and a release would reach none of them. It ends
 // when the workload is not triggered any more and has the source itself.
 func TestAReleasedSourceOfCopies(t *testing.T) {
 	t.Parallel()

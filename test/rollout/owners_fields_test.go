@@ -97,7 +97,7 @@ func leaves(path string, tree map[string]any) []string {
 	return found
 }
 
-// pointed waits until the template of web says nothing of foo itself and has a config.
+// pointed waits until the template of web does not name foo itself and has a config.
 func (s *site) pointed() {
 	s.t.Helper()
 	s.eventually(func() error {

@@ -202,7 +202,7 @@ func TestDriverReadsCopies(t *testing.T) {
 	}
 }
 
-// TestControllerThatMayNotAsk has a controller that may not ask for the pods' rights say what it needs.
+// TestControllerThatMayNotAsk has a controller that may not ask for the pods' rights print what it needs.
 func TestControllerThatMayNotAsk(t *testing.T) {
 	t.Parallel()
 	s := newIdleSite(t)

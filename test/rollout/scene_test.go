@@ -201,7 +201,7 @@ func (s *site) undoes(ref string, flags ...string) {
 	s.kubectl("rollout", "status", ref, "--timeout="+soon.String())
 }
 
-// repairs returns the Events which say that a manifest was applied again.
+// repairs returns the Events about a manifest was applied again.
 func (s *site) repairs(about string) []string {
 	s.t.Helper()
 	list, err := s.client.CoreV1().Events(s.namespace).List(s.t.Context(), metav1.ListOptions{})

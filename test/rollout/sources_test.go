@@ -21,7 +21,7 @@ func (s *site) rolledOn(before past, more int) {
 	s.wantRevisions("deployment/web", before, more)
 }
 
-// TestDeletedSource has pods keep their copy when its source is deleted, and says so. Made again as it was the source
+// TestDeletedSource has pods keep their copy when its source is deleted, and reports that. Made again as it was the source
 // changes nothing, and as another it is rolled out.
 func TestDeletedSource(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,7 @@ func TestMissingSourceAndKey(t *testing.T) {
 	s.rolledOn(before, 2)
 }
 
-// badLists are values of the annotation that name nothing that can trigger, and what the Event about each has to say.
+// badLists are values of the annotation that name nothing that can trigger, and the text of the Event about each.
 // The tests of the package trigger have more of them.
 func badLists() map[string]string {
 	return map[string]string{
@@ -140,7 +140,7 @@ func badLists() map[string]string {
 	}
 }
 
-// TestBadLists has lists of triggers that cannot be read lead to an Event that says what to type, and to nothing else.
+// TestBadLists has lists of triggers that cannot be read lead to an Event with the command, and to nothing else.
 //
 // Fault 36.
 func TestBadLists(t *testing.T) {
@@ -166,8 +166,8 @@ func TestBadLists(t *testing.T) {
 	}
 }
 
-// brokenConfigs are values that somebody may give the annotation of the template that says which copies it has. Those that
-// cannot be read are to be seen to by people, and Events say how.
+// brokenConfigs are values that somebody may give the annotation of the template that names its copies. Those that
+// cannot be read are to be seen to by people, and Events show how.
 func brokenConfigs() map[string]string {
 	return map[string]string{
 		"garbage":      `"foo-0123456789"`,

@@ -90,7 +90,7 @@ func secretUses() string {
 }
 
 // TestNoByteOfASecretIsPrinted: whatever happens to a Secret that triggers, its values are in it and its copies, and neither in
-// the log at its longest, nor in Events, metrics, workloads, or what copies say about themselves.
+// the log at its longest, nor in Events, metrics, workloads, or the annotations of copies.
 func TestNoByteOfASecretIsPrinted(t *testing.T) {
 	t.Parallel()
 	address := fixture.FreeAddress(t)

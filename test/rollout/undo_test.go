@@ -142,7 +142,7 @@ func TestUndoToAnyRevision(t *testing.T) {
 	s.wantRevisions(ref, before, 1)
 }
 
-// cleared waits until nothing on a workload says that it was undone.
+// cleared waits until nothing on a workload shows that it was undone.
 func (s *site) cleared(ref string) {
 	s.t.Helper()
 	s.eventually(func() error {

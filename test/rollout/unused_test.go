@@ -25,7 +25,7 @@ func (s *site) copiedSecrets() []corev1.Secret {
 	return list.Items
 }
 
-// configNow returns the config that the template of a workload says.
+// configNow returns the config that the template of a workload has.
 func (s *site) configNow(ref string) trigger.Config {
 	s.t.Helper()
 	_, template := s.see(ref)

@@ -239,7 +239,7 @@ func TestTriggersChange(t *testing.T) {
 	uses("when it is in again", s.follows("web", "configmap/foo"), 7)
 }
 
-// madeSince says what is wrong if there are not so many ReplicaSets, of which at most one is without a config.
+// madeSince returns what is wrong if there are not so many ReplicaSets, of which at most one is without a config.
 func (s *site) madeSince(want int) string {
 	s.t.Helper()
 	sets := s.replicaSets()

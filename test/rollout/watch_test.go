@@ -211,7 +211,7 @@ func TestAPIServerComesBack(t *testing.T) {
 	}
 }
 
-// TestDryRunWritesNothing: what would be done is said in the log, and no object is written, nor an Event. Then it is done.
+// TestDryRunWritesNothing: what would be done is in the log, and no object is written, nor an Event. Then it is done.
 func TestDryRunWritesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -222,11 +222,11 @@ func TestDryRunWritesNothing(t *testing.T) {
 	since, args := time.Now(), s.args
 	s.args = append(slices.Clone(args), "--dry-run")
 	s.start()
-	s.says("Working")
+	s.logs("Working")
 	s.putConfigMap("foo", "two")
 	s.apply(deployment("web"))
 	for _, text := range []string{`"Would roll out" workload=deployment/old`, `"Would repair" workload=deployment/web`} {
-		s.says(text)
+		s.logs(text)
 	}
 	s.putConfigMap("foo", "three")
 	s.eventually(func() error {
@@ -248,8 +248,8 @@ func TestDryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// says waits until the log has a text.
-func (s *site) says(text string) {
+// logs waits until the log has a text.
+func (s *site) logs(text string) {
 	s.t.Helper()
 	s.eventually(func() error {
 		if len(s.logged(text)) == 0 {

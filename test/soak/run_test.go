@@ -138,7 +138,7 @@ func (w way) Kubeconfig(from, to string) error {
 	return clientcmd.WriteToFile(*config, to)
 }
 
-// failf fails the test. The first failure says how to come by it again.
+// failf fails the test. The first failure prints how to come by it again.
 func (r *run) failf(format string, args ...any) {
 	r.t.Helper()
 	text := fmt.Sprintf(format, args...)
@@ -166,7 +166,7 @@ func (r *run) keepLog() string {
 	return path
 }
 
-// finish says what the run has come to.
+// finish logs what the run has come to.
 func (r *run) finish() {
 	r.t.Attr("soak/steps", fmt.Sprint(r.log.steps.Load()))
 	r.t.Attr("soak/rests", fmt.Sprint(r.rests))
@@ -263,7 +263,7 @@ func (j *journal) note(format string, args ...any) {
 }
 
 // close removes the file of a run without failures.
-func (j *journal) close(keep bool) { //nolint:revive // Whether it failed is all there is to say.
+func (j *journal) close(keep bool) { //nolint:revive // Whether it failed is all that is known.
 	_ = j.file.Close()
 	if !keep {
 		_ = os.Remove(j.path)

@@ -1,5 +1,5 @@
-// Package volume tests what a container sees of a volume: real tmpfs mounts, the real writers, and readers in processes
-// of their own.
+// Package volume tests what a container sees of a volume: real tmpfs mounts, the real writers, and readers in
+// separate processes.
 //
 // It does not know the API server, CSI, or the driver's process.
 package volume

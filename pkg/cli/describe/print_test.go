@@ -186,7 +186,7 @@ func TestVolumesOf(t *testing.T) {
 	wantSame(t, "volumesOf", []Volume{want}, got)
 }
 
-// TestNoEvents: without an Event, the page says when files were written last.
+// TestNoEvents: without an Event, the page shows when files were written last.
 func TestNoEvents(t *testing.T) {
 	t.Parallel()
 	pod := func(name string, times ...time.Time) Pod {

@@ -176,7 +176,7 @@ func TestOneRetryTakesThePlaceOfTheOther(t *testing.T) {
 	wantReported(t, "second ", told)
 }
 
-// TestWaitingOnKeepsThePlaceInLine, also for another amount. Who was told begins anew.
+// TestWaitingOnKeepsThePlaceInLine, also for another amount. A waiter that was called begins again.
 func TestWaitingOnKeepsThePlaceInLine(t *testing.T) {
 	t.Parallel()
 	_, p := hundred()

@@ -217,7 +217,7 @@ func TestAWatchFromTheFuture(t *testing.T) {
 				defer b.acquire(web)()
 				for range 10 {
 					b.bookmarks(time.Minute, web)
-					b.hangUp() // The server ends watches in good order, and they go on from the same version.
+					b.hangUp() // The server ends watches when their time is up, and they go on from the same version.
 					b.settle()
 				}
 				next := b.putUnseen(configMap(web, "2"))

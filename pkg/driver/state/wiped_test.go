@@ -136,7 +136,7 @@ func TestNewWithALeftOverThatStays(t *testing.T) {
 	stat(t, locked)
 }
 
-// TestNewReportsADirectoryThatTakesNothing: such a driver would fail at every publish, so it says so at once.
+// TestNewReportsADirectoryThatTakesNothing: such a driver would fail at every publish, so it reports that at once.
 func TestNewReportsADirectoryThatTakesNothing(t *testing.T) {
 	t.Parallel()
 	dir := ordinaryDir(t)

@@ -67,7 +67,7 @@ func TestWhoReadsASource(t *testing.T) {
 }
 
 // TestWhatIsNoDenialTakesNoFiles away, even from who asked for it: the token of a pod's account that the API server does not
-// take, and an account that it cannot be asked about. After a restart the driver knows no more than that, and says so.
+// take, and an account that it cannot be asked about. After a restart the driver knows no more than that, and reports that.
 func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 	t.Parallel()
 	unauthorized := apierrors.NewUnauthorized("Unauthorized")
@@ -119,7 +119,7 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 	}
 }
 
-// driversRights is what a problem says besides when the driver's own account lacks a right.
+// driversRights is what a problem adds when the driver's own account lacks a right.
 func driversRights(namespace string) string {
 	return "; the driver's own account lacks the right: kubectl apply -f deploy/base/clusterrole.yaml " +
 		"-f deploy/base/clusterrolebinding.yaml, or with Helm: helm upgrade liveconfig deploy/chart --namespace liveconfig-system " +

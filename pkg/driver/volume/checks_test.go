@@ -151,7 +151,7 @@ func (n *node) wantKind(err error, want volume.Kind) string {
 	return e.Error()
 }
 
-// wantProblem checks what is said to be wrong with a live volume; empty for nothing.
+// wantProblem checks the reported problem of a live volume; empty for nothing.
 func (n *node) wantProblem(r state.Record, want string) {
 	n.Helper()
 	problem, err := n.driver.Condition(r.VolumeID, r.TargetPath)

@@ -13,12 +13,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
-// deniedTo is what is said of an object that an identity may not read.
+// deniedTo is the text about an object that an identity may not read.
 func deniedTo(id identity.Identity, ref api.Ref) string {
 	return fmt.Sprintf("%s cannot be read: %v; to allow it, apply:\n%s", ref, forbidden(ref), identity.Grant(id, ref))
 }
 
-// What is said when the access is lost for good, for each wish.
+// The texts when the access is lost for good, for each wish.
 var lost = map[api.OnDelete]string{
 	api.OnDeleteKeep:   `AccessLost: volume "config": the files stay as they are: `,
 	api.OnDeleteRemove: `AccessLost: volume "config": the files of the source are removed: `,
@@ -103,8 +103,8 @@ func TestADenialIsDoubtedAtFirst(t *testing.T) {
 	})
 }
 
-// TestADoubtOverARestart begins anew: the next run of the driver knows the source only from its files, and they stay until
-// it has a reason of its own. It removes what an earlier run has not, and leaves removed what that has.
+// TestADoubtOverARestart begins again: the next run of the driver knows the source only from its files, and they stay until
+// it has a reason itself. It removes what an earlier run has not, and leaves removed what that has.
 func TestADoubtOverARestart(t *testing.T) {
 	eachDenial(t, func(n *node, reader identity.Identity, onDelete api.OnDelete) {
 		d, r := n.publishedShared(onDelete)
@@ -134,7 +134,7 @@ func TestADoubtOverARestart(t *testing.T) {
 	})
 }
 
-// TestWhatTheDriverMayNotReadTakesNoFiles: it was taken from no pod. Whoever asks is told, and it is not the pod's trouble.
+// TestWhatTheDriverMayNotReadTakesNoFiles: it was taken from no pod. A request gets the error, and it is not the pod's trouble.
 func TestWhatTheDriverMayNotReadTakesNoFiles(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published(api.KeyOnDelete, string(api.OnDeleteRemove))

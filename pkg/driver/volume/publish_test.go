@@ -154,7 +154,7 @@ func TestPublishIsBusy(t *testing.T) {
 		n.wantKind(err, volume.Unknown) // It is not published yet.
 
 		other := n.request("other", configMap("web", api.KeyOptional, "true"))
-		d.publish(other) // Another volume has nothing to do with it.
+		d.publish(other) // Another volume is not affected.
 		d.unpublish(other)
 
 		cancel()

@@ -174,7 +174,7 @@ func TestUnreadableRecordIsReported(t *testing.T) {
 }
 
 // TestVolumeThatCannotBeUpdatedAnyMoreStays has live volumes that this run of the driver would refuse. The pod, the status and
-// the log say so.
+// the log report that.
 func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -251,7 +251,7 @@ func TestAVolumeThatIsCoveredIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestAVolumeThatTheNodeCannotFindIsTakenOver: the node cannot tell what is mounted, and then no record may be the price
+// TestAVolumeThatTheNodeCannotFindIsTakenOver: the node cannot see what is mounted, and then no record may be the price
 // (fault 20). What is found out later counts.
 func TestAVolumeThatTheNodeCannotFindIsTakenOver(t *testing.T) {
 	bubble(t, func(n *node) {
@@ -273,7 +273,7 @@ func TestAVolumeThatTheNodeCannotFindIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestAVolumeThatIsTakenOverAndNotThere is the other way round: there is nothing after all, and a repeat makes it anew.
+// TestAVolumeThatIsTakenOverAndNotThere is the other way round: there is nothing after all, and a repeat makes it again.
 func TestAVolumeThatIsTakenOverAndNotThere(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()

@@ -52,7 +52,7 @@ func TestVolumesThatThereIsNoRoomFor(t *testing.T) {
 	})
 }
 
-// TestAnUpdateThatThereIsNoRoomFor keeps the files and says so once. It is made as soon as there is room. A small change need
+// TestAnUpdateThatThereIsNoRoomFor keeps the files and reports that once. It is made as soon as there is room. A small change need
 // not ask.
 func TestAnUpdateThatThereIsNoRoomFor(t *testing.T) {
 	t.Parallel()
@@ -141,7 +141,7 @@ func TestAPublishReservesForItsSources(t *testing.T) {
 		}
 		wantSame(n, "Used() with just enough", needed, waiting(limited(open(needed))))
 		for _, ref := range refs {
-			n.cluster.refused[ref] = true // So that it would be told from a refusal for want of room.
+			n.cluster.refused[ref] = true // So that it differs from a refusal for want of room.
 		}
 		room, option := limited(open(needed) - 4)
 		d := n.start(option)
@@ -152,7 +152,7 @@ func TestAPublishReservesForItsSources(t *testing.T) {
 }
 
 // TestAChangeForManyVolumesIsNoTrouble although all of them have room for the new files beside the old ones only one after the
-// other: nobody is told anything but that it is in the files.
+// other: the only report is that it is in the files.
 func TestAChangeForManyVolumesIsNoTrouble(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.keepFileTime()

@@ -120,7 +120,7 @@ func TestOptionalItemsTakeTurns(t *testing.T) {
 }
 
 // TestWhatNoReaderCanSeeKeepsTheGeneration is rule 30 (trap 10): shadowed files, unselected keys and an object that is
-// made anew are no change that a reader could see. This is fault 8.
+// made again are no change that a reader could see. This is fault 8.
 func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1", "b", "shadowed")

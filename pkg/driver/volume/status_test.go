@@ -18,7 +18,7 @@ var noToken access.Token
 
 func allPods(api.Pod) bool { return true }
 
-// only returns what is told of the one volume there is.
+// only returns the status of the one volume there is.
 func (d *driver) only() statusz.Volume {
 	d.n.Helper()
 	all := d.Status(allPods)
@@ -28,7 +28,7 @@ func (d *driver) only() statusz.Volume {
 	return all[0]
 }
 
-// version is what is told of the object as the cluster has it now.
+// version is the status of the object as the cluster has it now.
 func (n *node) version(ref api.Ref) *statusz.Version {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
@@ -78,7 +78,7 @@ func TestStatusOfAVolume(t *testing.T) {
 	})
 }
 
-// TestReachedReturnsTheAgeOfChanges, and only where the object says when it was changed.
+// TestReachedReturnsTheAgeOfChanges, and only where the object has the time of its change.
 func TestReachedReturnsTheAgeOfChanges(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.published()

@@ -90,7 +90,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 	}
 }
 
-// wantTrouble checks what the status and the summary say of the one volume, whose files are as before: it is
+// wantTrouble checks the status and the summary of the one volume, whose files are as before: it is
 // in no other number.
 func (n *node) wantTrouble(problem *statusz.Problem, before *statusz.Version, ofSource error) {
 	n.Helper()
@@ -105,7 +105,7 @@ func (n *node) wantTrouble(problem *statusz.Problem, before *statusz.Version, of
 	}
 }
 
-// TestWhatChangesByItselfIsNoNews: the local port of each connection, in what the network says of a source that is not known
+// TestWhatChangesByItselfIsNoNews: the local port of each connection, in the network's errors about a source that is not known
 // yet, to the pod that waits and after a restart to the one that runs.
 func TestWhatChangesByItselfIsNoNews(t *testing.T) {
 	bubble(t, func(n *node) {

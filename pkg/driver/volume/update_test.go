@@ -39,7 +39,7 @@ func TestUpdateReachesTheFiles(t *testing.T) {
 	})
 }
 
-// TestUpdateFollowsItsPolicy looks at what tells the policies apart from outside: links and inodes.
+// TestUpdateFollowsItsPolicy looks at the difference between the policies from outside: links and inodes.
 func TestUpdateFollowsItsPolicy(t *testing.T) {
 	t.Parallel()
 	tests := map[api.UpdatePolicy]struct {

@@ -196,7 +196,7 @@ func many(count int) (refs []api.Ref, attributes map[string]string) {
 	return refs, sources(strings.Join(list, ", "))
 }
 
-// TestARefusalOfManySourcesIsShort: it is said to the kubelet, on the pod and in the log, each time.
+// TestARefusalOfManySourcesIsShort: it is sent to the kubelet, on the pod and in the log, each time.
 func TestARefusalOfManySourcesIsShort(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = identity.ByPod

@@ -107,7 +107,7 @@ func TestBuildOneFileOfAGroup(t *testing.T) {
 	}
 }
 
-// TestBuildRefusesWhatIsUnfit: nothing is left out without a word, and no byte of a value is said.
+// TestBuildRefusesWhatIsUnfit: nothing is left out without an error, and no error has a byte of a value.
 func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 	t.Parallel()
 	const advice = "; select the keys with items, where a path gives a key another name"

@@ -14,7 +14,7 @@ import (
 )
 
 // FuzzSources holds for every text of the long form that [api.Parse] takes: each source of the namespace is a use, what
-// the text says after it was pointed to copies is the same but for the names, and the way back ends where it began.
+// the text is after it was pointed to copies is the same but for the names, and the way back ends where it began.
 func FuzzSources(f *testing.F) {
 	for _, text := range []string{
 		"[{configMap: {name: foo}}, {secret: {name: foo, items: [{key: a, path: b, mode: 0400}], optional: true}}]",

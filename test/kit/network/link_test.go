@@ -44,7 +44,7 @@ func echo(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// client is one that says lines and hears them again.
+// client is one that sends lines and hears them again.
 type client struct {
 	*testing.T
 	net.Conn
