@@ -89,10 +89,15 @@ bin/storage-e2e: setup ## build Kubernetes' own tests of volumes, unless they ar
 bin/shells: ## install the shells that complete commands, unless they are there
 	@test/setup.sh zsh fish
 
+.PHONY: bin/mkdocs
+bin/mkdocs: setup
+	@test/setup.sh mkdocs mkdocs-material python3-pymdownx
+
 .PHONY: bin/watchers
 bin/watchers: setup ## get programs that watch files, unless they are there
 	@test/setup.sh default-jdk-headless inotify-tools node-chokidar python3-watchdog
 	@test/tools/debian.sh servers
+	@test/tools/build.sh coredns
 
 .PHONY: bin/vm
 bin/vm: ## get the emulator and Debian's kernels, unless they are there
@@ -120,9 +125,10 @@ test/rest: setup ## what test leaves out, but for what runs at night
 test/nightly: test/night test/versions test/mutation test/soak ## what runs at night (six hours); needs root
 
 .PHONY: test/night
-test/night: setup ## other kernels, arm64, control groups v2, shells, krew, and what the release workflow does; needs root
+test/night: setup ## other kernels, arm64, control groups v2, shells, krew, the site, and what the release workflow does; needs root
 	@rm -f bin/test/stages
-	@for stage in bin/tools bin/k8s bin/node bin/helm bin/shells bin/vm; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
+	@test/setup.sh chromium
+	@for stage in bin/tools bin/k8s bin/node bin/helm bin/shells bin/vm bin/mkdocs; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
 	@test/go-test.sh night
 
 .PHONY: test/unit
@@ -180,6 +186,11 @@ test/e2e: bin/tools bin/node bin/storage-e2e bin/helm ## the driver in container
 .PHONY: test/sandbox
 test/sandbox: bin/tools bin/node bin/helm ## that the sandbox works, and leaves nothing behind; needs root
 	@test/go-test.sh test/sandbox
+
+.PHONY: test/site
+test/site: bin/tools bin/mkdocs ## every page of the site in Chromium, at the width of a phone and of a desktop
+	@test/setup.sh chromium
+	@test/go-test.sh test/site
 
 .PHONY: test/vm
 test/vm: bin/tools bin/vm ## the driver on other kernels and processors, under emulation
@@ -260,7 +271,7 @@ test/vulncheck: setup ## that vulncheck finds what is there, and fails without a
 verify: lint test/vulncheck ## lint, and check that modules are tidy and that scripts are sound
 	@test/setup.sh shellcheck
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module" && go -C $$module mod tidy -diff; done
-	@shellcheck -x deploy/*.sh deploy/krew/*.sh test/*.sh test/deploy/*.sh test/tools/*.sh examples/*.sh examples/*/*.sh .ci/run
+	@shellcheck -x deploy/*.sh deploy/krew/*.sh docs/*/*.sh test/*.sh test/deploy/*.sh test/tools/*.sh examples/*.sh examples/*/*.sh .ci/run
 
 ##@ Housekeeping
 
@@ -278,6 +289,10 @@ manifests: bin/helm ## write deploy/base, deploy/controller and deploy/admission
 docs: bin/tools bin/helm bin/k8s ## write the generated tables and pictures of docs/ and the table of the chart's page from the code, and from what an API server answers
 	@LIVECONFIG_UPDATE=1 go test -count=1 -p 1 -run '^TestPageOf' ./docs/... ./cmd/... ./pkg/daemon/telemetry ./pkg/rollout/state
 	@LIVECONFIG_UPDATE=1 go -C test test -count=1 -run '^TestPageOf' ./deploy
+
+.PHONY: site
+site: bin/mkdocs ## make a site of the pages, with a search, in bin/site; bin/site/index.html is its start
+	@docs/site/build.sh
 
 .PHONY: setup
 setup:

@@ -16,7 +16,7 @@ stages=bin/test/stages
 # others lists the packages of the tests' module that are in no suite before `rest`, and do not run at night.
 others() {
 	go -C test list ./... | sed 's#^github.com/liveconfig-csi/liveconfig/test#.#' |
-		grep -vxE '\./(driver|sanity|cli|rules|volume|scale|vm|vmnode|shells|krew|dryrun)(/.*)?' | tr '\n' ' '
+		grep -vxE '\./(driver|sanity|cli|rules|volume|scale|vm|vmnode|shells|krew|dryrun|site)(/.*)?' | tr '\n' ' '
 }
 
 # suite NAME sets the folder of the module, and what go test is given there.
@@ -32,7 +32,7 @@ suite() {
 		read -ra packages <<<"$(others)"
 		packages=("$as_root" "${shared[@]}" "${packages[@]}")
 		;;
-	night) folder="test" packages=("$as_root" "${shared[@]}" ./vm/... ./vmnode/... ./shells/... ./krew/... ./dryrun/...) ;;
+	night) folder="test" packages=("$as_root" "${shared[@]}" ./vm/... ./vmnode/... ./shells/... ./krew/... ./dryrun/... ./site/...) ;;
 	version-driver) folder="test" packages=("${shared[@]}" ./driver) ;; # With another version of Kubernetes: see test/versions.sh.
 	version-node) folder="test" packages=("$as_root" "${shared[@]}" -run='^Test(CoreOnContainerd2|PodsOutliveTheirNode)$' ./e2e) ;;
 	test/tools/*) folder=$1 packages=(./...) ;;

@@ -22,6 +22,8 @@ have() {
 	inotify-tools) [[ -n $(type -P inotifywait) ]] ;;
 	python3-watchdog) /usr/bin/python3 -c 'import watchdog' ;;
 	node-chokidar) [[ -x /usr/bin/node && -d /usr/share/nodejs/chokidar ]] ;;
+	python3-pymdownx) /usr/bin/python3 -c 'import pymdownx' ;;
+	mkdocs-material) [[ -d /usr/share/mkdocs/themes/material ]] ;;
 	default-jdk-headless) [[ -n $(type -P javac) ]] ;;
 	*) [[ -n $(type -P "$1") ]] ;;
 	esac

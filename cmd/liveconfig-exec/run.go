@@ -15,6 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/readyfile"
+	"github.com/liveconfig-csi/liveconfig/pkg/exec/selfcopy"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/supervise"
 )
 
@@ -27,6 +28,8 @@ const (
 	quiet = 100 * time.Millisecond
 	most  = 2 * time.Second
 )
+
+const program = "liveconfig-exec"
 
 // run returns the code to exit with, unless the command takes the place of this process.
 func run(ctx context.Context, args, environment []string, out, errOut io.Writer) int {
@@ -51,7 +54,7 @@ func run(ctx context.Context, args, environment []string, out, errOut io.Writer)
 }
 
 func handOn(dir string, log *log) int {
-	if err := copyTo(dir); err != nil {
+	if err := selfcopy.To(dir, program); err != nil {
 		log.problem("", err)
 		return codeOwn
 	}

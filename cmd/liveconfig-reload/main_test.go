@@ -210,6 +210,10 @@ func TestMistakes(t *testing.T) {
 		"--watch a --http POST http://x --listen 9533":       "must be an address",
 		"--watch a --http POST http://x --pause 1s":          "--pause: there is no such flag",
 		"--watch a --http POST http://x y":                   `"y": there are flags only`,
+		"--copy-to a --watch b":                              "--copy-to watches no files and does nothing else",
+		"--copy-to a --command b":                            "--copy-to watches no files and does nothing else",
+		"--copy-to=":                                         "must not be empty",
+		"--copy-to /nowhere/at/all":                          "--copy-to /nowhere/at/all: there is no such directory",
 	} {
 		var out bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), io.Discard, &out); code != exitUsage || !strings.Contains(out.String(), want) {
@@ -219,6 +223,30 @@ func TestMistakes(t *testing.T) {
 	var out bytes.Buffer
 	if run(t.Context(), strings.Fields("--timeout x --retries y"), io.Discard, &out); strings.Count(out.String(), "must be") != 2 {
 		t.Errorf("of two mistakes it reports:\n%s", out.String())
+	}
+}
+
+// TestCopy: the program goes to the container of another image, which has the command that it runs.
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var out bytes.Buffer
+	for range 2 { // One that is there is replaced.
+		if code := run(t.Context(), []string{"--copy-to", dir}, io.Discard, &out); code != exitOK {
+			t.Fatalf("it ends with %d: %s", code, out.String())
+		}
+	}
+	own, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "liveconfig-reload")
+	copied, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(copied, own) {
+		t.Errorf("the copy has %d bytes, %v, want the %d of this program", len(copied), err, len(own))
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("the copy is %v, %v", info, err)
 	}
 }
 

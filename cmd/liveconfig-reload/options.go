@@ -29,6 +29,7 @@ const (
 // options are the values of the command line.
 type options struct {
 	watch   string
+	copyTo  string
 	request reload.Request
 	signal  syscall.Signal
 	target  reload.Target
@@ -40,6 +41,8 @@ type options struct {
 	listen, reportFile    string
 	allowRemote, atStart  bool
 	help, version         bool
+	// given counts flags.
+	given int
 }
 
 // flag is one that the command line may have.
@@ -67,6 +70,7 @@ func flags() map[string]flag {
 		"retries":         one("2", (*options).setRetries),
 		"listen":          one(":9533", (*options).setListen),
 		"report-file":     one("FILE", (*options).setReportFile),
+		"copy-to":         one("DIR", (*options).setCopyTo),
 
 		"allow-remote": {nil, func(o *options, _ []string) error { o.allowRemote = true; return nil }},
 		"at-start":     {nil, func(o *options, _ []string) error { o.atStart = true; return nil }},
@@ -106,7 +110,11 @@ func parse(args []string) (options, error) {
 	if o.help || o.version {
 		return o, nil
 	}
-	if errors.Join(errs...) == nil {
+	switch {
+	case errors.Join(errs...) != nil:
+	case o.copyTo != "" && (o.given > 1 || o.command != nil):
+		errs = append(errs, errors.New("--copy-to watches no files and does nothing else: write it alone"))
+	case o.copyTo == "":
 		errs = append(errs, o.check())
 	}
 	return o, errors.Join(errs...)
@@ -136,6 +144,7 @@ func (o *options) take(args []string) (rest []string, err error) {
 	if len(values) != len(f.takes) {
 		return rest, fmt.Errorf("--%s: want %s", name, strings.TrimSpace("--"+name+" "+strings.Join(f.takes, " ")))
 	}
+	o.given++
 	if err := f.set(o, values); err != nil {
 		return rest, fmt.Errorf("--%s %s: %w", name, strings.Join(values, " "), err)
 	}
@@ -196,6 +205,14 @@ func (o *options) setWatch(dir string) (err error) {
 	}
 	o.watch, err = filepath.Abs(dir)
 	return err
+}
+
+func (o *options) setCopyTo(dir string) error {
+	if dir == "" {
+		return errors.New("must not be empty")
+	}
+	o.copyTo = dir
+	return nil
 }
 
 func (o *options) setHTTP(values []string) error {

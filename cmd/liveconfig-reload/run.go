@@ -17,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/reload"
+	"github.com/liveconfig-csi/liveconfig/pkg/exec/selfcopy"
 )
 
 const program = "liveconfig-reload"
@@ -44,12 +45,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case o.version:
 		_, _ = fmt.Fprintln(stdout, program, version.Version())
 		return exitOK
+	case o.copyTo != "":
+		return handOn(o.copyTo, stderr)
 	}
 	debug.SetGCPercent(lessMemory)
 	runtime.GOMAXPROCS(1) // Each processor has caches.
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := serve(ctx, o, &log{out: stderr}); err != nil {
+		_, _ = fmt.Fprintf(stderr, "%s: %v\n", program, err)
+		return exitUsage
+	}
+	return exitOK
+}
+
+// handOn copies this program into a directory.
+func handOn(dir string, stderr io.Writer) int {
+	if err := selfcopy.To(dir, program); err != nil {
 		_, _ = fmt.Fprintf(stderr, "%s: %v\n", program, err)
 		return exitUsage
 	}

@@ -8,6 +8,7 @@ Usage:
   liveconfig-reload --watch DIR --http METHOD URL [FLAGS]
   liveconfig-reload --watch DIR --signal SIGNAL --process NAME [FLAGS]
   liveconfig-reload --watch DIR [FLAGS] --command COMMAND [ARGUMENT]...
+  liveconfig-reload --copy-to DIR
 
 What is watched:
   --watch DIR                   the directory of a volume; its files, and those below it, are one set
@@ -39,6 +40,7 @@ Who learns of it:
   --listen :9533                where /healthz, /readyz, /metrics and /statusz are; empty for nowhere
   --report-file FILE            write the status as JSON whenever it changes
 
+  --copy-to DIR                 copy liveconfig-reload into DIR, for the container of another image, and watch nothing
   --help                        print this text
   --version                     print the version of this build
 

@@ -24,6 +24,7 @@ func (r rect) inside(of rect) bool {
 type canvas struct {
 	page    rect
 	shapes  strings.Builder
+	motion  string // The frames of animations, in CSS.
 	escaped []string
 }
 
@@ -111,6 +112,9 @@ func (c *canvas) svg(title, description string) []byte {
 	fmt.Fprintf(&b, "<title id=\"title\">%s</title>\n", html.EscapeString(title))
 	fmt.Fprintf(&b, "<desc id=\"desc\">%s</desc>\n", html.EscapeString(description))
 	b.WriteString(style)
+	if c.motion != "" {
+		fmt.Fprintf(&b, "<style>\n%s%s</style>\n", c.motion, still)
+	}
 	fmt.Fprintf(&b, "<rect x=\"0.5\" y=\"0.5\" width=\"%s\" height=\"%s\" rx=\"8\" class=\"paper\"/>\n",
 		pixels(c.page.w-1), pixels(c.page.h-1))
 	b.WriteString(c.shapes.String())
@@ -122,6 +126,9 @@ func (c *canvas) svg(title, description string) []byte {
 func pixels(n float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", n), ".0")
 }
+
+// still stops animations for people who do not want motion.
+const still = "@media (prefers-reduced-motion: reduce) { g { animation: none !important } }\n"
 
 // style has the colours for light and for dark screens.
 const style = `<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto">` +

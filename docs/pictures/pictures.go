@@ -13,13 +13,18 @@ type Picture struct {
 	Escaped []string
 }
 
-// All draws every picture. The figures of the latency are those of the page on performance.
-func All(performance string) ([]Picture, error) {
+// All draws every picture. The figures of the latency are those of the page on performance; the film
+// of an edit shows a recording.
+func All(performance, recording string) ([]Picture, error) {
 	latency, err := drawLatency(performance)
 	if err != nil {
 		return nil, err
 	}
-	return []Picture{drawOverview(), drawRelease(), drawChooser(), latency, drawStops()}, nil
+	terminal, err := drawTerminal(recording)
+	if err != nil {
+		return nil, err
+	}
+	return []Picture{drawOverview(), drawRelease(), drawChooser(), latency, drawStops(), terminal}, nil
 }
 
 // picture ends a drawing.

@@ -24,7 +24,7 @@ func readPage(t *testing.T, path string) string {
 
 func all(t *testing.T) []pictures.Picture {
 	t.Helper()
-	drawn, err := pictures.All(readPage(t, "../performance.md"))
+	drawn, err := pictures.All(readPage(t, "../performance.md"), readPage(t, "terminal.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +101,9 @@ func TestPicturesAreQuiet(t *testing.T) {
 		if !seen["title"] || !seen["desc"] || !bytes.Contains(picture.SVG, []byte("prefers-color-scheme: dark")) {
 			t.Errorf("%s has no title, no description or no colours for dark screens", picture.File)
 		}
+		if bytes.Contains(picture.SVG, []byte("animation:")) && !bytes.Contains(picture.SVG, []byte("prefers-reduced-motion: reduce")) {
+			t.Errorf("%s moves for people who do not want motion", picture.File)
+		}
 	}
 }
 
@@ -115,12 +118,12 @@ func TestLatencyIsThatOfThePage(t *testing.T) {
 		t.Fatalf("docs/performance.md has no row %s", row)
 	}
 	_, rest, _ := strings.Cut(after, " | ")
-	drawn, err := pictures.All(before + row + "7.77 ms | " + rest)
+	drawn, err := pictures.All(before+row+"7.77 ms | "+rest, readPage(t, "terminal.txt"))
 	if err != nil || !bytes.Contains(drawn[3].SVG, []byte(">7.77 ms<")) {
 		t.Errorf("the picture does not have the figure of the page (%v)", err)
 	}
 	for change, text := range map[string]string{"no row": before + rest, "no time": before + row + "soon | " + rest} {
-		if _, err := pictures.All(text); err == nil {
+		if _, err := pictures.All(text, readPage(t, "terminal.txt")); err == nil {
 			t.Errorf("%s: no error", change)
 		}
 	}

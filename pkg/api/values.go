@@ -89,7 +89,7 @@ const (
 	FactName           = "name"
 	FactNamespace      = "namespace"
 	FactUID            = "uid"
-	FactServiceAccount = "serviceAccount"
+	FactServiceAccount = "serviceAccountName"
 	FactNodeName       = "nodeName"
 )
 

@@ -67,7 +67,7 @@ func TestParseMistakesInValues(t *testing.T) {
 		{sources, "[{secret: {name: a, items: [{key: b, path: 1c}]}}]", "values[0].secret.items[0].path: Invalid value"},
 		{sources, "[{secret: {name: a, items: [{key: b}]}}]", "values[0].secret.items[0].path: Required value"},
 		{sources, "[{secret: {name: a, as: {}}}]", "values[0].secret.as: Forbidden: unknown field"},
-		{sources, "[{pod: {ip: A}}]", "values[0].pod.ip: Forbidden: unknown field, known are name, namespace, uid, serviceAccount, nodeName"},
+		{sources, "[{pod: {ip: A}}]", "values[0].pod.ip: Forbidden: unknown field, known are name, namespace, uid, serviceAccountName, nodeName"},
 		{sources, "[{pod: {uid: 'a b'}}]", "values[0].pod.uid: Invalid value"},
 		{"[{configMap: {name: app, expand: {quote: xml}}}]", "[]", `sources[0].configMap.expand.quote: Unsupported value: "xml"`},
 		{"[{configMap: {name: app, expand: {syntax: '{{}}'}}}]", "[]", "sources[0].configMap.expand.syntax: Unsupported value"},

@@ -79,8 +79,14 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "liveconfig",
 		Short: "Config that reaches running pods at once, and can be taken back",
-		Long: "Looks at and changes volumes of liveconfig, and what triggers rollouts.\n\n" +
-			"The driver and the rollout controller do the work: see https://github.com/liveconfig-csi/liveconfig.",
+		Long: "Shows which config pods have and why an edit did not arrive, and puts config into pods: ConfigMaps and " +
+			"Secrets as\n" +
+			"files that change while the pod runs. The driver and the rollout controller, which run in the cluster, do the " +
+			"work.",
+		Example: "  kubectl liveconfig status                # how many pods have the newest config\n" +
+			"  kubectl liveconfig why pod/web-0         # where an edit stopped on its way into the pod\n" +
+			"  kubectl liveconfig check -f web.yaml     # mistakes in manifests, without a cluster\n" +
+			"  kubectl liveconfig set volume deployment/web --configmap app --mount-path /etc/app",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl liveconfig"},
 		SilenceErrors: true, // The caller prints it, once.
 		SilenceUsage:  true, // A page of flags hides what was wrong.

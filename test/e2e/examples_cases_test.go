@@ -13,6 +13,8 @@ func exampleCases() map[string]exampleCase {
 		"subpath-inplace":    subPathExample(),
 		"replace":            replaceExample(),
 		"never":              neverExample(),
+		"secret-in-config":   secretInConfigExample(),
+		"reload":             reloadExample(),
 	}
 }
 
@@ -156,5 +158,27 @@ func neverExample() exampleCase {
 			prints: map[string]string{both: "model=v2\nmodel=v1\n"},
 		},
 		{files: map[string]string{startedWith: "model=v2\n", newest: "model=v2\n"}},
+	}}
+}
+
+func secretInConfigExample() exampleCase {
+	const file = "/etc/orders/orders.json"
+	const first = `{"user": "orders", "password": "change-me", "region": "eu", "pod": "orders"}` + "\n"
+	const second = `{"user": "orders", "password": "a\"b", "region": "eu", "pod": "orders"}` + "\n"
+	return exampleCase{app: "orders", user: "65534", secret: []string{file}, after: []look{
+		{files: map[string]string{file: first}, owners: map[string]string{file: "65534:0 400"}, log: []string{first}},
+		{files: map[string]string{file: second}, owners: map[string]string{file: "65534:0 400"}, log: []string{second}},
+	}}
+}
+
+// reloadExample wants the same after the last step as before: Prometheus has refused the edit, which was taken back.
+func reloadExample() exampleCase {
+	const file = "/etc/prometheus/prometheus.yml"
+	const ask = "wget -q -O - http://localhost:9090/api/v1/status/config"
+	const first, second = "global:\n  scrape_interval: 15s\n", "global:\n  scrape_interval: 30s\n"
+	return exampleCase{app: "prometheus-reload", namespace: "liveconfig-reload", user: "65534", after: []look{
+		{files: map[string]string{file: first}, prints: map[string]string{ask: first}},
+		{files: map[string]string{file: second}, prints: map[string]string{ask: second}},
+		{files: map[string]string{file: second}, prints: map[string]string{ask: second}},
 	}}
 }

@@ -29,6 +29,7 @@ gotestsum               | gotestsum  | tools | gotest.tools/gotestsum
 gremlins                | gremlins   | tools | github.com/go-gremlins/gremlins/cmd/gremlins
 govulncheck             | vulncheck  | tools | golang.org/x/vuln/cmd/govulncheck
 helm                    | helm       | tools | helm.sh/helm/v4/cmd/helm
+coredns                 | coredns    | tools | ./coredns
 promtool                | promtool   | tools | github.com/prometheus/prometheus/cmd/promtool
 containerd              | containerd | node  | $containerd/containerd
 containerd-shim-runc-v2 | containerd | node  | $containerd/containerd-shim-runc-v2

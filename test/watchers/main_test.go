@@ -1,6 +1,8 @@
 // Package watchers finds out which programs see a change of a volume, and writes it down in docs/watching.md: a real driver
 // changes real volumes, and real programs look at them as they would in a container. They have to be installed.
 //
+// Programs that must be asked to read their files run with liveconfig-reload beside them, as docs/reload.md has it.
+//
 // It does not know how the driver gets a change, nor how fast.
 package watchers
 
@@ -56,6 +58,8 @@ func TestMain(m *testing.M) {
 type container struct {
 	// Target is the volume, View an empty directory at which the program sees it.
 	Target, View string
+	// Binds are directories that the program sees at other paths as well.
+	Binds map[string]string
 	// Command is the program and its arguments, Env is what its environment has more.
 	Command, Env []string
 }
@@ -69,8 +73,16 @@ func enter(text string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make / private: %w", err)
 	}
+	if err := c.showProcesses(); err != nil {
+		return err
+	}
 	if err := unix.Mount(c.Target, c.View, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %s at %s: %w", c.Target, c.View, err)
+	}
+	for from, to := range c.Binds {
+		if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind %s at %s: %w", from, to, err)
+		}
 	}
 	const flags = unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if err := unix.Mount("", c.View, "", flags, ""); err != nil {
@@ -85,6 +97,17 @@ func enter(text string) error {
 	return fmt.Errorf("start %s: %w", c.Command[0], unix.Exec(c.Command[0], c.Command, append(os.Environ(), c.Env...)))
 }
 
+// showProcesses mounts a /proc with the processes of the container, if it has its own.
+func (container) showProcesses() error {
+	if os.Getpid() != 1 {
+		return nil
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return nil
+}
+
 // startIn starts a program in a container. More namespaces are for programs that start others.
 func (p place) startIn(t testing.TB, command, env []string, namespaces uintptr) (*process.Process, error) {
 	t.Helper()
@@ -93,7 +116,7 @@ func (p place) startIn(t testing.TB, command, env []string, namespaces uintptr) 
 		return nil, fmt.Errorf("%w; type: make bin/watchers", err)
 	}
 	text, err := json.Marshal(container{
-		Target: p.volume.Path(p.volume.pod, ""), View: p.view, Command: append([]string{path}, command[1:]...), Env: env,
+		Target: p.volume.Path(p.volume.pod, ""), View: p.view, Binds: p.binds, Command: append([]string{path}, command[1:]...), Env: env,
 	})
 	if err != nil {
 		return nil, err

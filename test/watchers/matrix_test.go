@@ -159,8 +159,14 @@ type volume struct {
 // publish starts a driver with a volume that has the first version.
 func publish(t testing.TB, policy string) *volume {
 	t.Helper()
+	return publishFiles(t, policy, filesOf(firstVersion))
+}
+
+// publishFiles starts a driver with a volume that has these files.
+func publishFiles(t testing.TB, policy string, files map[string]string) *volume {
+	t.Helper()
 	v := &volume{Fixture: kit.Without(t), policy: policy}
-	v.put(firstVersion)
+	v.put(files)
 	v.pod = v.Pod("web", map[string]string{"configMap": objectName, "updatePolicy": policy})
 	v.control = v.Pod("control", map[string]string{"configMap": objectName, "gid": "0"})
 	v.Publish(v.pod)
@@ -171,13 +177,13 @@ func publish(t testing.TB, policy string) *volume {
 // objectName is the name of the one source.
 const objectName = "web"
 
-// put writes the manifest of a version. Programs read the files, so that no mark may be around their values.
-func (v *volume) put(version int) {
+// put writes the manifest of the object. Programs read the files, so that no mark may be around their values.
+func (v *volume) put(files map[string]string) {
 	v.T.Helper()
 	text, err := json.Marshal(&corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: objectName},
-		Data:       filesOf(version),
+		Data:       files,
 	})
 	if err != nil {
 		v.T.Fatal(err)
@@ -194,7 +200,7 @@ func (v *volume) put(version int) {
 // change returns when the files have the version and nothing more happens to the volume: the files before are removed.
 func (v *volume) change(version int) {
 	v.T.Helper()
-	v.put(version)
+	v.put(filesOf(version))
 	v.await(v.control, version)
 	if v.policy == lastColumn {
 		version = firstVersion
@@ -243,6 +249,8 @@ type place struct {
 	dir string
 	// view is where the program sees the volume, and markers a directory in which something happens after each change.
 	view, markers string
+	// binds are directories that the program sees at other paths as well.
+	binds map[string]string
 }
 
 func (v *volume) newPlace(t testing.TB) place {

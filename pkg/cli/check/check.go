@@ -52,7 +52,9 @@ func New(s *session.Session) *cobra.Command {
 			"mistakes with their\n" +
 			"lines. ConfigMaps and Secrets with the annotation " + release.Annotation +
 			" are checked by its rules, as the controller does\n" +
-			"with edits. The exit code is 1 if there are mistakes. What other objects hold is not looked at: see preview.\n\n" +
+			"with edits. Names without values in files with values are found if their objects are among the " +
+			"manifests. What other\n" +
+			"objects hold is not looked at: see preview. The exit code is 1 if there are mistakes.\n\n" +
 			"A warning names sources that kustomize seems to have renamed. With --names, a source that is not optional " +
 			"and does\n" +
 			"not exist is a mistake.",
@@ -97,6 +99,7 @@ func (o *command) run(ctx context.Context) error {
 		return err
 	}
 	checker.Names(search)
+	checker.Values()
 	if err := o.print(checker.Findings); err != nil {
 		return err
 	}
@@ -174,13 +177,13 @@ func (c *Checker) released(file string, document manifest.Document, at manifest.
 		return
 	}
 	content, _ := objects.Content(object, c.Namespace)
-	c.noteObject(content.Ref)
+	r := review{c, file, document, release.NameOf(content.Ref)}
+	c.noteObject(givenObject{r, at, content})
 	text, ok := annotations[release.Annotation].(string)
 	if !ok {
 		return
 	}
 	c.Checked.Released++
-	r := review{c, file, document, release.NameOf(content.Ref)}
 	s, mistakes := settings.Parse(text)
 	annotation := at.Field("metadata", "annotations", release.Annotation)
 	for _, m := range mistakes {

@@ -64,7 +64,9 @@ type Checker struct {
 
 	// sources are where volumes name objects, and given the objects of the manifests.
 	sources []source
-	given   map[api.Ref]bool
+	given   map[api.Ref]givenObject
+	// expanded are the volumes whose files get values.
+	expanded []expanded
 }
 
 // Checked counts what was checked.

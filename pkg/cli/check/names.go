@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -20,6 +19,9 @@ type source struct {
 
 // noteSources notes the objects that a volume needs.
 func (r *podSpec) noteSources(at manifest.Path, texts map[string]string, spec api.Spec) {
+	if spec.HasExpand() {
+		r.expanded = append(r.expanded, expanded{r.object, spec})
+	}
 	for _, src := range spec.Sources {
 		if src.Optional || src.Selection != nil { // Whatever has the labels by then is what it needs.
 			continue
@@ -33,14 +35,14 @@ func (r *podSpec) noteSources(at manifest.Path, texts map[string]string, spec ap
 }
 
 // noteObject notes an object that the manifests have.
-func (c *Checker) noteObject(ref api.Ref) {
-	if ref.Name == "" {
+func (c *Checker) noteObject(object givenObject) {
+	if object.content.Ref.Name == "" {
 		return
 	}
 	if c.given == nil {
-		c.given = map[api.Ref]bool{}
+		c.given = map[api.Ref]givenObject{}
 	}
-	c.given[ref] = true
+	c.given[object.content.Ref] = object
 }
 
 // Search is where objects are looked for that volumes name.
@@ -57,7 +59,7 @@ func (c *Checker) Names(search *Search) {
 	before := len(c.Findings)
 	known := map[api.Ref]answer{}
 	for _, s := range c.sources {
-		if c.given[s.ref] {
+		if _, isGiven := c.given[s.ref]; isGiven {
 			continue
 		}
 		if renamed := c.renamed(s); renamed != "" {
@@ -74,9 +76,7 @@ func (c *Checker) Names(search *Search) {
 		}
 		s.judge(search.Where, known[s.ref])
 	}
-	slices.SortStableFunc(c.Findings[before:], func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
-	})
+	c.sortFrom(before)
 }
 
 // answer is whether the cluster has an object.

@@ -59,9 +59,10 @@ func New(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion kubectl|bash|zsh|fish",
 		Short: "Print the script that completes what you type",
-		Long: "With kubectl it is a script that kubectl's own completion asks for what follows `kubectl liveconfig`. It " +
-			"has to be a\n" +
-			"program in the PATH. With the name of a shell it is for people who type kubectl-liveconfig, with the hyphen.",
+		Long: "With `kubectl`, prints a script that kubectl's own completion runs for the words after `kubectl liveconfig`. " +
+			"Store it\n" +
+			"as an executable file in the PATH. With the name of a shell, prints the completion of kubectl-liveconfig, with " +
+			"the hyphen.",
 		Example: "  kubectl liveconfig completion kubectl > ~/.local/bin/kubectl_complete-liveconfig\n" +
 			"  chmod +x ~/.local/bin/kubectl_complete-liveconfig\n" +
 			"  source <(kubectl liveconfig completion bash)",

@@ -148,6 +148,7 @@ func (o *command) file(file manifest.File) (string, error) {
 			o.Remark("%s:%d: %d comments were lost: %s", file.Name, part.Line, len(dropped), strings.Join(dropped, " "))
 		}
 		b.WriteString(text)
+		o.remarkOnEnvsubst(file.Name, document)
 	}
 	return b.String(), nil
 }

@@ -64,11 +64,11 @@ func New(s *session.Session) *cobra.Command {
 			"paths, modes,\n" +
 			"owners and digests. Volumes of Kubernetes' own types are shown as well; their tokens and downwardAPI files are " +
 			"left out.\n\n" +
-			"The pods are those of the manifests, or those that are named, which the cluster is asked for. ConfigMaps and " +
-			"Secrets are\n" +
-			"those of the manifests, and before all others those count. The cluster is asked for the rest with " +
-			"--from-cluster, for\n" +
-			"named pods, and with --diff; it is asked with your rights, and not with those of the pods.\n\n" +
+			"Pods come from the manifests, or by name from the cluster. ConfigMaps and Secrets come from the manifests first. " +
+			"The\n" +
+			"command reads the others from the cluster with --from-cluster, for named pods, and with --diff. It reads with " +
+			"your\n" +
+			"rights, and not with those of the pods.\n\n" +
 			"Digests and lines of Secrets are not shown without --show-secrets. Exit codes: 0 is good, 1 is a difference " +
 			"that --diff\n" +
 			"has found, 2 is an error.",

@@ -33,9 +33,9 @@ func New(s *session.Session) *cobra.Command {
 	c := session.Group(&cobra.Command{
 		Use:   "rollout",
 		Short: "Look at revisions of config, go back to one, and hold edits back",
-		Long: "Knows revisions as `kubectl rollout` does, and beside their templates the config that their pods have. " +
-			"`kubectl rollout\n" +
-			"status` and `restart` need nothing of that, and have no other here.",
+		Long: "Shows and changes the revisions of a workload, as `kubectl rollout` does, with the config that the pods of each " +
+			"revision\n" +
+			"have. For status and restart, use `kubectl rollout`.",
 	})
 	c.AddCommand(newRolloutHistory(s), newRolloutUndo(s), newRolloutPause(s), newRolloutResume(s))
 	return c
@@ -184,9 +184,9 @@ func newRolloutResume(s *session.Session) *cobra.Command {
 		Use:         "resume TYPE/NAME",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset"),
 		Short:       "Roll out edits again, after a pause or an undo",
-		Long: "Ends the pause of a Deployment, as `kubectl rollout resume` does, and has an undo hold nothing back any " +
-			"more: with the\n" +
-			"annotation " + trigger.AfterUndo + "=pause, edits wait for this. All edits made meanwhile are one rollout.",
+		Long: "Ends the pause of a Deployment, as `kubectl rollout resume` does. It also rolls out the edits that an undo " +
+			"holds back:\n" +
+			"an undo does so with the annotation " + trigger.AfterUndo + "=pause. All waiting edits are one rollout.",
 		Example: "  kubectl liveconfig rollout resume deployment/web",
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.ChangeEach(args, func(info *resource.Info, w selection.Workload) ([]string, error) {

@@ -62,7 +62,7 @@ func New(s *session.Session) *cobra.Command {
 			"  kubectl liveconfig status -n shop\n" +
 			"  kubectl liveconfig status -A\n" +
 			"  kubectl liveconfig status -A -l team=shop secret/tls\n" +
-			"  kubectl delete $(kubectl liveconfig status deployment/web -o name)",
+			"  kubectl liveconfig status deployment/web -o name | xargs --no-run-if-empty kubectl delete",
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.AddClusterFlags(c)

@@ -54,7 +54,7 @@ func New(s *session.Session) *cobra.Command {
 			"The exit code is 1 if the edit stopped.",
 		Example: "  kubectl liveconfig why pod/web-0\n" +
 			"  kubectl liveconfig why pod/web-0 /etc/web/app.yaml",
-		Args: cobra.RangeArgs(1, 2),
+		Args: podAndPath,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.driver.AddFlags(c)
@@ -261,4 +261,15 @@ func shows(spec api.Spec, source api.Ref, m mount, file string) bool {
 		}
 	}
 	return false
+}
+
+// podAndPath refuses everything but a pod and at most one path.
+func podAndPath(_ *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return errors.New("name a pod, such as pod/web-0; see kubectl get pods")
+	case 1, 2:
+		return nil
+	}
+	return fmt.Errorf("name one pod and one file or directory in it: %q is too much", args[2])
 }

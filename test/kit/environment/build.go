@@ -29,6 +29,7 @@ const (
 	driver     = "liveconfig-driver"
 	controller = "liveconfig-controller"
 	plugin     = "kubectl-liveconfig"
+	reloader   = "liveconfig-reload"
 )
 
 // racing is a command with the race detector.

@@ -111,6 +111,12 @@ func ControllerAsShipped(t testing.TB) (path string) {
 	return shipped(controller).path(t)
 }
 
+// Reload returns liveconfig-reload.
+func Reload(t testing.TB) (path string) {
+	t.Helper()
+	return shipped(reloader).path(t)
+}
+
 func kubeconfig(dir string) string { return filepath.Join(dir, "driver.kubeconfig") }
 
 // Repo returns the checkout's root.

@@ -19,18 +19,24 @@ const (
 [ $# = 2 ] && [ "$1" = --silent ] || { echo "curl: not known here: $*" >&2; exit 2; }
 exec wget -q -O - "$2"`
 
-	// prometheusScript prints the configuration and all files that it names.
+	// prometheusScript prints the configuration and all files that it names. With its lifecycle it reads the configuration again
+	// when it is asked to.
 	prometheusScript = `
 set -e
 config=
+serve=
 for arg; do
-	case $arg in --config.file=*) config=${arg#*=} ;; esac
+	case $arg in
+	--config.file=*) config=${arg#*=} ;;
+	--web.enable-lifecycle) serve=1 ;;
+	esac
 done
 cat "$config"
 # What a pattern matches must not be quoted here.
 for file in $(sed -n -e 's/.*password_file: *//p' -e 's/.*files: *\[\(.*\)\].*/\1/p' "$config"); do
 	cat "$file" || exit 1
 done
+[ -z "$serve" ] || exec box serve "$config" :9090
 exec box pause`
 
 	// redisScript prints its configuration with all that it includes, and the files of its TLS.

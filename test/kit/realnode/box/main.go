@@ -3,8 +3,10 @@
 //	box pause            does nothing until it is asked to end
 //	box watch FILE...    prints each content of the files that it sees: the time in nanoseconds, the file and the content
 //	box hold FILE...     prints that it has begun, and then what goes wrong when it reads the files again and again
-//	box serve FILE       answers on 127.0.0.1:8080 with the content that it has read, reads the file again when it is asked
-//	                     to (POST), and refuses one that begins with «bad»
+//	box serve FILE [ADDRESS]
+//	                     answers on 127.0.0.1:8080 with the content that it has read, reads the file again when it is asked
+//	                     to (POST), and refuses one that begins with «bad», or has an interval that is no time; /metrics
+//	                     says whether it did, as Prometheus does
 package main
 
 import (
@@ -16,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"regexp"
 	"sync"
 	"time"
 
@@ -48,31 +51,67 @@ func run(args []string, out io.Writer) error {
 	case len(args) > 1 && args[0] == "hold":
 		return hold(ctx, out, args[1:])
 	case len(args) == 2 && args[0] == "serve":
-		return serve(ctx, args[1])
+		return serve(ctx, args[1], "127.0.0.1:8080")
+	case len(args) == 3 && args[0] == "serve":
+		return serve(ctx, args[1], args[2])
 	}
-	return errors.New("usage: box pause, box watch FILE, box hold FILE or box serve FILE")
+	return errors.New("usage: box pause, box watch FILE, box hold FILE or box serve FILE [ADDRESS]")
+}
+
+// served is a file as a program has read it.
+type served struct {
+	file string
+
+	mu       sync.Mutex // Guards the others.
+	now      []byte
+	isBroken bool // The file was refused when it was read last.
+}
+
+// interval is a setting that must be a time.
+var interval = regexp.MustCompile(`(?m)_interval: *(\S+)`)
+
+// load reads the file again. One that is refused changes nothing.
+func (s *served) load() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, err := os.ReadFile(s.file)
+	if bytes.HasPrefix(next, []byte("bad")) {
+		err = errors.New("refused")
+	}
+	for _, found := range interval.FindAllSubmatch(next, -1) {
+		if _, unread := time.ParseDuration(string(found[1])); unread != nil {
+			err = unread
+		}
+	}
+	if s.isBroken = err != nil; err == nil {
+		s.now = next
+	}
+	return err
+}
+
+func (s *served) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		if err := s.load(); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.URL.Path == "/metrics" {
+		_, _ = fmt.Fprintln(w, "prometheus_config_last_reload_successful", map[bool]int{false: 1, true: 0}[s.isBroken])
+		return
+	}
+	_, _ = w.Write(s.now)
 }
 
 // serve is a program that has to be asked to read its file.
-func serve(ctx context.Context, file string) error {
-	var mu sync.Mutex // Guards now.
-	now, err := os.ReadFile(file)
-	if err != nil {
+func serve(ctx context.Context, file, address string) error {
+	content := &served{file: file}
+	if err := content.load(); err != nil {
 		return err
 	}
-	server := &http.Server{Addr: "127.0.0.1:8080", ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		if r.Method == http.MethodPost {
-			next, err := os.ReadFile(file)
-			if err != nil || bytes.HasPrefix(next, []byte("bad")) {
-				http.Error(w, "refused", http.StatusBadRequest)
-				return
-			}
-			now = next
-		}
-		_, _ = w.Write(now) //nolint:gosec // It is read by a test.
-	})}
+	server := &http.Server{Addr: address, ReadHeaderTimeout: time.Second, Handler: content}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err

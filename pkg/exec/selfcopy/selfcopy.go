@@ -1,4 +1,6 @@
-package main
+// Package selfcopy copies the program that runs, for a container of another image. It does not know
+// what the program does.
+package selfcopy
 
 import (
 	"errors"
@@ -10,12 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is the name under which liveconfig-exec copies itself.
-const program = "liveconfig-exec"
-
-// copyTo puts a copy of this program into a directory. An image without a shell has no other way to
-// hand it on. One that is there already, and may be running, is replaced as a whole.
-func copyTo(dir string) error {
+// To puts a copy of this program into a directory, under a name. An image without a shell has no
+// other way to hand it on. One that is there already, and may be running, is replaced as a whole.
+func To(dir, program string) error {
 	// This name also leads to a program whose path cannot be known.
 	own, err := os.Open("/proc/self/exe")
 	if err != nil {
