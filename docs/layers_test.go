@@ -105,7 +105,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// TestPackagesHaveComments: `go doc` says what each package does. The comment begins with the name of the package, or of the
+// TestPackagesHaveComments: `go doc` describes each package. The comment begins with the name of the package, or of the
 // command.
 func TestPackagesHaveComments(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/security/*.md", "deploy/*.md", "deploy/chart/*.md", "examples/*.md", "test/*.md", "pkg/*/README.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/security/*.md", "deploy/*.md", "deploy/chart/*.md", "examples/*.md", "test/*.md", "test/kit/*.md", "pkg/*/README.md"} {
 		found, err := filepath.Glob(filepath.Join(repo, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("there is no page %s: %v", pattern, err)

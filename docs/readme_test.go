@@ -55,8 +55,8 @@ func TestFirstScreen(t *testing.T) {
 	}
 }
 
-// TestPublicationIsSaidOnce: what is published changes in one place, with what to type today.
-func TestPublicationIsSaidOnce(t *testing.T) {
+// TestPublicationIsDescribedOnce: what is published changes in one place, with what to type today.
+func TestPublicationIsDescribedOnce(t *testing.T) {
 	t.Parallel()
 	unpublished := regexp.MustCompile(`(?i)\bno (image|version|release|chart)s? (is|are) published|\bno (images|versions|releases) yet`)
 	var found []string

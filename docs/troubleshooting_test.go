@@ -58,7 +58,7 @@ func TestWhatAPodShowsAfterAnUninstall(t *testing.T) {
 }
 
 // TestTextsOfTheDriverAreItsTexts: what the first column of the table of FailedMount Events quotes is in the code, unless
-// Kubernetes or gRPC says it. A message that was changed is changed on the page too.
+// it is a text of Kubernetes or gRPC. A message that was changed is changed on the page too.
 func TestTextsOfTheDriverAreItsTexts(t *testing.T) {
 	t.Parallel()
 	page := string(read(t, "docs/troubleshooting.md"))

@@ -23,7 +23,7 @@ func inPod(name string) string {
 // nowhere is the environment of a process that nobody has prepared.
 func nowhere(string) string { return "" }
 
-// defaults is what no flags say.
+// defaults are the settings without flags.
 func defaults() config {
 	return config{
 		driverName:       "csi.liveconfig.internal",
@@ -133,7 +133,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeIsSaidAtOnce(t *testing.T) {
+func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	args := []string{
 		"--namespaces=X", "--driver-name=", "--secret-identity=root", "--quiet-period=-1s", "--rollout-rate=0", "--progress-deadline=0",

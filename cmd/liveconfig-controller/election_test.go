@@ -136,7 +136,7 @@ type registry struct {
 	api    *apiServer
 	leases typedcoordinationv1.CoordinationV1Interface
 	away   chan struct{}
-	// stuck says that what is not answered is not given up either.
+	// stuck reports that a request without an answer is not given up either.
 	stuck bool
 }
 
@@ -149,7 +149,7 @@ func newRegistry(t *testing.T, client kubernetes.Interface) *registry {
 	return r
 }
 
-// IsWatchListSemanticsUnSupported tells informers how to fill their caches from a fake.
+// IsWatchListSemanticsUnSupported shows informers how to fill their caches from a fake.
 func (r *registry) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (r *registry) CoordinationV1() typedcoordinationv1.CoordinationV1Interface { return r.leases }
@@ -200,7 +200,7 @@ func TestLeaderGivesTheLeaseBack(t *testing.T) {
 	})
 }
 
-// TestStandbyWaits: it is ready and does nothing, and when it is told to end the lease is none of its business.
+// TestStandbyWaits: it is ready and does nothing, and when it is asked to end the lease is none of its business.
 func TestStandbyWaits(t *testing.T) {
 	open(t, "controller-1", func(o *office) {
 		o.after(leaseDuration - time.Second)

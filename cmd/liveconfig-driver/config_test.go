@@ -24,7 +24,7 @@ func onNode(name string) string {
 	return ""
 }
 
-// defaults is what no flags say.
+// defaults are the settings without flags.
 func defaults() config {
 	return config{
 		endpoint:          "unix:///var/lib/kubelet/plugins/csi.liveconfig.internal/csi.sock",
@@ -181,7 +181,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeIsSaidAtOnce(t *testing.T) {
+func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	args := []string{
 		"--endpoint=x", "--driver-name=", "--state-dir=x", "--registration-dir=x", "--kubelet-dir=x", "--configmap-identity=x",

@@ -53,7 +53,7 @@ func TestReadyFile(t *testing.T) {
 	}
 }
 
-// TestReadyFileGoesFirst: a command that takes its time to end has no file meanwhile, whoever has asked it to end.
+// TestReadyFileGoesFirst: a command that takes its time to end has no file meanwhile, no matter what asked it to end.
 func TestReadyFileGoesFirst(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(*testing.T, process, string){

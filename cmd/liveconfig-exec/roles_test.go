@@ -128,7 +128,7 @@ func stubborn(names []string) int {
 	return 96
 }
 
-// leave starts processes that outlive their parents: many that end soon and one that does not. It says so and stays.
+// leave starts processes that outlive their parents: many that end soon and one that does not. It reports that and stays.
 func leave() int {
 	for i := range 21 {
 		script := "/bin/sh -c 'exit 3' & exit 0"

@@ -22,7 +22,7 @@ const (
 	committed = "2026-01-02T03:04:05Z"
 )
 
-// tell is a second program beside the driver: it prints what pkg/daemon/version says.
+// It is a second program beside the driver, which prints the version of pkg/daemon/version.
 const tell = `package main
 
 import "github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
@@ -34,7 +34,7 @@ func programs() []string {
 	return []string{"liveconfig-controller", "liveconfig-driver", "liveconfig-exec", "liveconfig-reload", "liveconfig-tell"}
 }
 
-// newCheckout makes a git repository of the sources as they are, with the program liveconfig-tell, all committed and tagged.
+// newCheckout makes a git repository of the sources as they are, with a second program, all committed and tagged.
 func newCheckout(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "checkout")
@@ -52,7 +52,7 @@ func newCheckout(t *testing.T) string {
 	return dir
 }
 
-// git runs git without the settings of whoever runs the tests, and returns what it prints.
+// git runs git without the settings of the user, and returns what it prints.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)

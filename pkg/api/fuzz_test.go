@@ -17,7 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// fuzzed is one input of FuzzParse. The bits of present say which of the attributes are there, so that an empty value is
+// fuzzed is one input of FuzzParse. The bits of present show which of the attributes are there, so that an empty value is
 // not the same as none.
 type fuzzed struct {
 	present                                      uint16

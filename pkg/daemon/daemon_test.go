@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// example does what its first argument says.
+// example does what its first argument names.
 func example(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	switch args[0] {
 	case "help":
@@ -67,7 +67,7 @@ func TestMainExits(t *testing.T) {
 		cmd := command(t, does)
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
-		_ = cmd.Run() // The state says it.
+		_ = cmd.Run() // The state shows it.
 		if code := cmd.ProcessState.ExitCode(); code != want.code || stderr.String() != want.stderr {
 			t.Errorf("%s: exit code %d and %q, want %d and %q", does, code, &stderr, want.code, want.stderr)
 		}
@@ -100,7 +100,7 @@ func TestMainStopsAtASignal(t *testing.T) {
 			for lines := bufio.NewScanner(stderr); lines.Scan(); {
 				_ = cmd.Process.Signal(tt.signal) // An earlier signal may have ended it.
 			}
-			_ = cmd.Wait() // The state says it.
+			_ = cmd.Wait() // The state shows it.
 			if code := cmd.ProcessState.ExitCode(); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}

@@ -92,7 +92,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestParseSaysTheLine(t *testing.T) {
+func TestParseNamesTheLine(t *testing.T) {
 	t.Parallel()
 	_, err := manifest.Parse(manifest.Part{Text: "a: 1\nb: [\n", Line: 10})
 	var syntax *manifest.SyntaxError
@@ -191,9 +191,9 @@ func TestReplaceAddsAndRemoves(t *testing.T) {
 	}
 }
 
-// TestReplaceSaysWhatItDrops: an anchor that is used elsewhere has the whole document written
+// TestReplaceReturnsWhatItDrops: an anchor that is used elsewhere has the whole document written
 // again, without its comments.
-func TestReplaceSaysWhatItDrops(t *testing.T) {
+func TestReplaceReturnsWhatItDrops(t *testing.T) {
 	t.Parallel()
 	document, err := manifest.Parse(manifest.Part{Text: "a:\n  old: &o {x: 1} # why\nb: *o # the same\n", Line: 1})
 	if err != nil {

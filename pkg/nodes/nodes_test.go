@@ -294,9 +294,9 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsSaidNotToBeReady asks a running driver whose node was silent for a while: its pod
+// TestAPodWhoseReadinessIsFalse asks a running driver whose node was silent for a while: its pod
 // is ready again only half a minute later.
-func TestAPodThatIsSaidNotToBeReady(t *testing.T) {
+func TestAPodWhoseReadinessIsFalse(t *testing.T) {
 	t.Parallel()
 	pod := driverPod()
 	pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, nil

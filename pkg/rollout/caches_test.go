@@ -60,7 +60,7 @@ func cached[T any](t *testing.T, c *Controller, object any) T {
 	return is
 }
 
-// replicaSetOf returns a ReplicaSet that says it belongs to a Deployment of this UID.
+// replicaSetOf returns a ReplicaSet that belongs to a Deployment of this UID.
 func replicaSetOf(owner types.UID, namespace, name, number, config string) *appsv1.ReplicaSet {
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name), ResourceVersion: "1",

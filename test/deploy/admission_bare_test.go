@@ -49,16 +49,16 @@ func (p *policies) wantBarePodsAppliedAgain(t *testing.T, namespace string) {
 			first = "kubectl create --save-config -n " + namespace + " -f "
 		}
 		bare, asked := barePod(t, name, nil), barePod(t, name+"-live", map[string]string{api.Domain + "/volumes": "live"})
-		b.must(first + bare)
+		b.run(first + bare)
 		if out, err := b.types(again + bare); err != nil {
 			t.Errorf("%s: a bare pod a second time: %v\n%s", name, err, out)
 		}
-		b.must(first + asked)
+		b.run(first + asked)
 		if out, err := b.types(again + asked); err == nil {
 			t.Errorf("%s: a bare pod with live volumes is taken a second time: say so in docs/adoption.md\n%s", name, out)
 		}
 		for of, want := range map[string]string{name: "", name + "-live": p.driver} {
-			got := b.must("kubectl get pod " + of + " -n " + namespace + " -o 'jsonpath={.spec.volumes[0].csi.driver}'")
+			got := b.run("kubectl get pod " + of + " -n " + namespace + " -o 'jsonpath={.spec.volumes[0].csi.driver}'")
 			if got != want {
 				t.Errorf("the volume of pod %s has the driver %q, want %q", of, got, want)
 			}
@@ -134,7 +134,7 @@ func (p *policies) wantWarningsOfTheAnnotation(t *testing.T, namespace string) {
 			if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "VALUE", value)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			out := b.must("kubectl create --dry-run=server -n " + namespace + " -f " + path)
+			out := b.run("kubectl create --dry-run=server -n " + namespace + " -f " + path)
 			const warning = "the annotation " + api.Domain + "/volumes must be live or none"
 			if got := strings.Contains(out, warning); got != want {
 				t.Errorf("%s with the annotation %s: warns %t, want %t:\n%s", kind, value, got, want, out)

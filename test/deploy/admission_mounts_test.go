@@ -53,7 +53,7 @@ func (p *policies) wantMounts(t *testing.T, namespace string) {
 	}
 }
 
-// wantPoints compares with what a row says.
+// wantPoints compares with a row.
 func (p *policies) wantPoints(t *testing.T, row mountRow, got map[string]string) {
 	t.Helper()
 	want := map[string]string{"configMap": "web"}

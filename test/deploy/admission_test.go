@@ -37,7 +37,7 @@ func installPolicies(t *testing.T, value string) *policies {
 	out, err := helm(t, append([]string{
 		"template", p.namespace, "deploy/chart", "--kube-version", "1.36.0", "--show-only", "templates/admission/" + value + ".yaml",
 	}, args...)...)
-	p.applyText(t, must(t, out, err))
+	p.applyText(t, wantDone(t, out, err))
 	return p
 }
 

@@ -20,20 +20,20 @@ func TestLifeOfAController(t *testing.T) {
 	}
 	own := cluster.NewNamespace(t, b.cluster)
 	line = strings.NewReplacer("helm upgrade liveconfig", "helm upgrade "+own, namespace, own).Replace(line)
-	b.must("helm install " + own + " deploy/chart --namespace " + own + " --set image.repository=registry.example.com/liveconfig,driverName=csi." + own + ".example")
+	b.run("helm install " + own + " deploy/chart --namespace " + own + " --set image.repository=registry.example.com/liveconfig,driverName=csi." + own + ".example")
 	b.wantController(own, "")
-	notes := b.must(line)
+	notes := b.run(line)
 	for _, want := range []string{"Deployment " + own + "-controller", "liveconfig.internal/triggered-by=configmap/NAME", "every workload of the cluster"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not say %s:\n%s", want, notes)
 		}
 	}
 	b.wantController(own, "all")
-	b.must(line + ",controller.namespaces={" + own + "}")
+	b.run(line + ",controller.namespaces={" + own + "}")
 	b.wantController(own, "some")
-	b.must(line + " --set controller.enabled=false")
+	b.run(line + " --set controller.enabled=false")
 	b.wantController(own, "")
-	b.must("helm uninstall " + own + " --namespace " + own)
+	b.run("helm uninstall " + own + " --namespace " + own)
 }
 
 // wantController wants that there is a controller for all namespaces, for some, or none, by its objects.
@@ -53,7 +53,7 @@ func (b *bench) wantController(release, scope string) {
 	}[scope]
 	var got []string
 	const kinds = "clusterrole,clusterrolebinding,deployment,networkpolicy,poddisruptionbudget,role,rolebinding,serviceaccount"
-	out := b.must("kubectl -n " + release + " get " + kinds + " -l app.kubernetes.io/instance=" + release + " -o name")
+	out := b.run("kubectl -n " + release + " get " + kinds + " -l app.kubernetes.io/instance=" + release + " -o name")
 	for name := range strings.Lines(out) {
 		kind, name, _ := strings.Cut(strings.TrimSpace(name), "/")
 		if strings.HasPrefix(name, release+"-controller") {

@@ -54,7 +54,7 @@ func installController(t *testing.T, args []string) *installed {
 		command = append(command, strings.ReplaceAll(arg, "TEAM", in.team))
 	}
 	out, err := helm(t, slices.Concat(command, image())...)
-	in.apply(t, must(t, out, err))
+	in.apply(t, wantDone(t, out, err))
 	return in
 }
 

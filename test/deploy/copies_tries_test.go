@@ -141,7 +141,7 @@ func triesToCreate() []try {
 			typed(corev1.SecretTypeServiceAccountToken), listedAnnotation(corev1.ServiceAccountNameKey, "default"))},
 		{what: "a token of a node", change: typed(corev1.SecretTypeBootstrapToken), want: "may not write tokens of nodes", ofSecrets: true},
 		{what: "a release of Helm", change: typed("helm.sh/release.v1"), want: "releases of Helm", ofSecrets: true},
-		// CEL does not see the source. docs/security/controller.md says so.
+		// CEL does not see the source. docs/security/controller.md describes it.
 		{what: "a listed label that the source does not have", change: listed("example.org/a", "b")},
 		{what: "a listed annotation that the source does not have", change: listedAnnotation("example.org/a", "b")},
 		{what: "other content than the digest says", change: func(w *written) { w.setData("b") }},

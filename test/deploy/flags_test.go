@@ -15,11 +15,11 @@ func build(t *testing.T, program string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), program)
 	out, err := exec.CommandContext(t.Context(), "go", "-C", inRepo(t), "build", "-o", path, "./cmd/"+program).CombinedOutput()
-	must(t, string(out), err)
+	wantDone(t, string(out), err)
 	return path
 }
 
-// usage is what a program of this checkout says of its flags.
+// usage is what a program of this checkout prints about its flags.
 func usage(t *testing.T, program string) []byte {
 	t.Helper()
 	text, err := exec.CommandContext(t.Context(), build(t, program), "--help").CombinedOutput()
@@ -29,7 +29,7 @@ func usage(t *testing.T, program string) []byte {
 	return text
 }
 
-// wantFlagsTaken gives a program flags and one mistake beside: it then says every mistake, and does not start.
+// wantFlagsTaken gives a program flags and one mistake beside: it then prints every mistake, and does not start.
 func wantFlagsTaken(t *testing.T, program, mistake, said string, flags []string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, append(flags, mistake)...)

@@ -45,7 +45,7 @@ const pointed = `[
 	{"op": "add", "path": "/metadata/labels", "value": {"liveconfig.internal/rollout": "0123"}}
 ]`
 
-// withoutNames is the manifest without what deploy/GITOPS.md says to leave out.
+// withoutNames is the manifest without what is left out by deploy/GITOPS.md.
 func withoutNames() string {
 	return strings.NewReplacer(
 		"          envFrom: [{configMapRef: {name: settings}}]\n", "",
@@ -56,7 +56,7 @@ func withoutNames() string {
 	).Replace(manifest)
 }
 
-// copied and putBack say which object all uses name.
+// copied and putBack report which object all uses name.
 const (
 	copied  = "settings-0123456789"
 	putBack = "settings"
@@ -124,7 +124,7 @@ func (s *site) wantConflict(line string) {
 	}
 }
 
-// TestAppliedAgain is what deploy/GITOPS.md says of kubectl, and of tools that do as it does.
+// TestAppliedAgain is what deploy/GITOPS.md describes for kubectl, and of tools that do as it does.
 func TestAppliedAgain(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{
@@ -135,20 +135,20 @@ func TestAppliedAgain(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			line := line + " -n " + s.namespace + " -f " + s.manifest
-			s.must(line)
+			s.run(line)
 			s.points()
-			s.must(line)
+			s.run(line)
 			s.want(putBack)
 		})
 	}
 }
 
-// TestConflictNamesTheController: a user who applies by the server and without force is told.
+// TestConflictNamesTheController: a user who applies by the server and without force gets an error.
 func TestConflictNamesTheController(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	line := "kubectl apply --server-side -n " + s.namespace + " -f " + s.manifest
-	s.must(line)
+	s.run(line)
 	s.points()
 	s.wantConflict(line)
 	s.want(copied)
@@ -159,9 +159,9 @@ func TestNamesThatAreLeftOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	line := "kubectl apply --server-side --force-conflicts --field-manager=kustomize-controller -n " + s.namespace + " -f "
-	s.must(line + s.manifest)
+	s.run(line + s.manifest)
 	s.points()
-	s.must(line + s.writes("without.yaml", withoutNames()))
+	s.run(line + s.writes("without.yaml", withoutNames()))
 	s.want(copied)
 }
 
@@ -177,13 +177,13 @@ func TestHelmUpgrade(t *testing.T) {
 				t.Fatal(err)
 			}
 			line := "web " + chart + " -n " + s.namespace + " --set replicas="
-			s.must("helm install --server-side=" + serverSide + " " + line + "1")
+			s.run("helm install --server-side=" + serverSide + " " + line + "1")
 			s.points()
 			if serverSide == "true" {
 				s.wantConflict("helm upgrade " + line + "2")
 				s.want(copied)
 			}
-			s.must("helm upgrade " + line + "2" + upgrade)
+			s.run("helm upgrade " + line + "2" + upgrade)
 			s.want(putBack)
 		})
 	}

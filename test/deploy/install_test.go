@@ -38,7 +38,8 @@ func (b *bench) types(line string) (string, error) {
 	return run(b.T, []string{"KUBECONFIG=" + b.kubeconfig}, "bash", "-c", line)
 }
 
-func (b *bench) must(line string) string {
+// run is [bench.types] of a line that must not fail.
+func (b *bench) run(line string) string {
 	b.Helper()
 	out, err := b.types(line)
 	if err != nil {
@@ -54,7 +55,7 @@ func (b *bench) wantObjects(text string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	b.must("kubectl get --filename " + path)
+	b.run("kubectl get --filename " + path)
 }
 
 func (b *bench) csiDriver(name string) (*storagev1.CSIDriver, error) {
@@ -74,7 +75,7 @@ func (b *bench) wantTokens(want int) {
 	}
 }
 
-// installLines are what deploy/README.md says to type.
+// installLines are the commands of deploy/README.md.
 func installLines(t *testing.T) []string {
 	t.Helper()
 	found := regexp.MustCompile("(?s)```sh\n(kubectl apply -f deploy/base/namespace.yaml\n.*?)```").FindStringSubmatch(
@@ -85,7 +86,7 @@ func installLines(t *testing.T) []string {
 	return strings.Split(strings.TrimSpace(found[1]), "\n")
 }
 
-// upgradeLine is what deploy/README.md says to type later.
+// upgradeLine is the command of deploy/README.md for an upgrade.
 func upgradeLine(t *testing.T) string {
 	t.Helper()
 	found := regexp.MustCompile("(?m)^(helm upgrade .*)$").FindStringSubmatch(read(t, inRepo(t, "deploy", "README.md")))
@@ -95,7 +96,7 @@ func upgradeLine(t *testing.T) string {
 	return found[1]
 }
 
-// TestLifeOfARelease installs the chart as deploy/README.md says, changes it and removes it. No controller is there, so
+// TestLifeOfARelease installs the chart by deploy/README.md, changes it and removes it. No controller is there, so
 // no pod comes of it.
 func TestLifeOfARelease(t *testing.T) {
 	t.Parallel()
@@ -104,14 +105,14 @@ func TestLifeOfARelease(t *testing.T) {
 	if len(lines) != 3 || lines[2] != "kubectl -n liveconfig-system rollout status daemonset/liveconfig-driver" {
 		t.Fatalf("the lines are %q, want three, and that the last waits for the DaemonSet", lines)
 	}
-	b.must(lines[0])
-	notes := b.must(lines[1])
+	b.run(lines[0])
+	notes := b.run(lines[1])
 	for _, want := range []string{"driver: csi.liveconfig.internal", "kubectl get csinode", "512Mi", "Before you uninstall"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not say %s:\n%s", want, notes)
 		}
 	}
-	b.must(strings.Replace(lines[2], "rollout status", "get", 1))
+	b.run(strings.Replace(lines[2], "rollout status", "get", 1))
 	b.wantObjects(template(t))
 	b.wantTokens(1)
 
@@ -120,18 +121,18 @@ func TestLifeOfARelease(t *testing.T) {
 		t.Errorf("a typo is not said: %v\n%s", err, out)
 	}
 	b.wantTokens(1)
-	b.must(upgrade + " --set identity.secrets=driver,service.enabled=true")
+	b.run(upgrade + " --set identity.secrets=driver,service.enabled=true")
 	b.wantTokens(0)
-	b.must("kubectl -n liveconfig-system get service liveconfig-driver")
-	b.must("helm rollback liveconfig 1 --namespace liveconfig-system")
+	b.run("kubectl -n liveconfig-system get service liveconfig-driver")
+	b.run("helm rollback liveconfig 1 --namespace liveconfig-system")
 	b.wantTokens(1)
 	if _, err := b.types("kubectl -n liveconfig-system get service liveconfig-driver"); err == nil {
 		t.Error("a rollback leaves what the upgrade made")
 	}
-	b.must(upgradeLine(t))
+	b.run(upgradeLine(t))
 	b.wantTokens(1)
 	b.besideIt()
-	b.must("helm uninstall liveconfig --namespace liveconfig-system")
+	b.run("helm uninstall liveconfig --namespace liveconfig-system")
 	b.wantGone()
 }
 
@@ -142,13 +143,13 @@ func (b *bench) besideIt() {
 	if out, err := b.types(line); err == nil || !strings.Contains(out, `CSIDriver "csi.liveconfig.internal"`) {
 		b.Errorf("a second driver of the same name is installed: %v\n%s", err, out)
 	}
-	b.must("helm uninstall other --namespace liveconfig-system --ignore-not-found")
-	b.must(line + " --set driverName=csi.other.example")
-	sets := b.must("kubectl -n liveconfig-system get daemonset -o custom-columns=S:.spec.selector.matchLabels --no-headers")
+	b.run("helm uninstall other --namespace liveconfig-system --ignore-not-found")
+	b.run(line + " --set driverName=csi.other.example")
+	sets := b.run("kubectl -n liveconfig-system get daemonset -o custom-columns=S:.spec.selector.matchLabels --no-headers")
 	if lines := strings.Split(strings.TrimSpace(sets), "\n"); len(lines) != 2 || lines[0] == lines[1] {
 		b.Errorf("the DaemonSets select %q, want separate pods", lines)
 	}
-	b.must("helm uninstall other --namespace liveconfig-system")
+	b.run("helm uninstall other --namespace liveconfig-system")
 	b.wantTokens(1)
 	b.wantObjects(template(b.T))
 }
@@ -160,11 +161,11 @@ func (b *bench) wantGone() {
 		b.Errorf("the CSIDriver object: %v, want that it is not found", err)
 	}
 	const kinds = "daemonset,service,networkpolicy,serviceaccount,clusterrole,clusterrolebinding,csidriver,secret"
-	got := b.must("kubectl -n liveconfig-system get " + kinds + " -l app.kubernetes.io/name=liveconfig,app.kubernetes.io/instance=liveconfig -o name")
+	got := b.run("kubectl -n liveconfig-system get " + kinds + " -l app.kubernetes.io/name=liveconfig,app.kubernetes.io/instance=liveconfig -o name")
 	if diff := cmp.Diff("", got); diff != "" {
 		b.Errorf("left behind (-want +got):\n%s", diff)
 	}
-	b.must("kubectl get namespace liveconfig-system")
+	b.run("kubectl get namespace liveconfig-system")
 }
 
 // TestNotesOfTheAPIServer: the notes warn of what the version of the API server does with policies.
@@ -176,7 +177,7 @@ func TestNotesOfTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	isOlder := utilversion.MustParseSemantic(version.GitVersion).LessThan(utilversion.MustParseSemantic("1.36.5"))
-	out := newBench(t, c).must("helm install notes deploy/chart --namespace default --dry-run=server" +
+	out := newBench(t, c).run("helm install notes deploy/chart --namespace default --dry-run=server" +
 		" --set image.repository=a,driverName=csi.notes.example,admission.volumes=true")
 	_, notes, _ := strings.Cut(out, "\nNOTES:\n")
 	if !strings.Contains(notes, "kubectl liveconfig adopt") || strings.Contains(notes, "Kubernetes 1.36.5 corrects") != isOlder {
@@ -203,7 +204,7 @@ func TestNotes(t *testing.T) {
 			t.Parallel()
 			b := &bench{T: t, cluster: b.cluster, kubeconfig: b.kubeconfig}
 			const line = "helm install notes deploy/chart --namespace notes --dry-run=client --set image.repository=a,driverName=csi.notes.example"
-			out := b.must(line + " --set '" + tc.set + "'")
+			out := b.run(line + " --set '" + tc.set + "'")
 			_, notes, ok := strings.Cut(out, "\nNOTES:\n")
 			if !ok || !strings.Contains(notes, tc.want) {
 				t.Errorf("the notes do not say %q:\n%s", tc.want, out)

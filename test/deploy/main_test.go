@@ -1,5 +1,5 @@
 // Package deploy tests what deploy offers to users who install the driver: the chart and the kustomizations make the same
-// objects, an API server takes them, the driver takes its flags, and a mistake in a value is said.
+// objects, an API server takes them, the driver takes its flags, and a mistake in a value is reported.
 //
 // It does not know what a kubelet makes of the objects.
 package deploy

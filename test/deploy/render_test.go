@@ -40,7 +40,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// run runs a program in the checkout's root and returns all it says. Helm and kubectl are those that make builds, and
+// run runs a program in the checkout's root and returns all that it prints. Helm and kubectl are those that make builds, and
 // know nothing of this user.
 func run(t *testing.T, env []string, program string, args ...string) (string, error) {
 	t.Helper()
@@ -64,8 +64,8 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return run(t, nil, program, args...)
 }
 
-// must returns what a program said, when it went well.
-func must(t *testing.T, out string, err error) string {
+// wantDone returns what a program printed, and ends the test if the program failed.
+func wantDone(t *testing.T, out string, err error) string {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -78,7 +78,7 @@ func template(t *testing.T, args ...string) string {
 	t.Helper()
 	command := []string{"template", release, "deploy/chart", "--namespace", namespace, "--kube-version", "1.35.0"}
 	out, err := helm(t, slices.Concat(command, image(), args)...)
-	return must(t, out, err)
+	return wantDone(t, out, err)
 }
 
 // image is the one that the kustomizations name.
@@ -87,7 +87,7 @@ func image() []string { return []string{"--set", "image.repository=liveconfig,im
 func kustomize(t *testing.T, folder string) string {
 	t.Helper()
 	out, err := run(t, nil, inRepo(t, "bin", "k8s", "kubectl"), "kustomize", "deploy/"+folder)
-	return must(t, out, err)
+	return wantDone(t, out, err)
 }
 
 // objects returns the objects of a text by kind and name. Two of one name are a mistake.
@@ -114,7 +114,7 @@ func objects(t *testing.T, text string) map[string]map[string]any {
 	return found
 }
 
-// TestKustomizationsAreTheChart: each with the values that say the same.
+// TestKustomizationsAreTheChart: each with the same values.
 func TestKustomizationsAreTheChart(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{
@@ -189,7 +189,7 @@ func TestManifestsAreUpToDate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	out, err := run(t, nil, "test/deploy/manifests.sh", dir)
-	must(t, out, err)
+	wantDone(t, out, err)
 	for _, folder := range []string{"base", "controller", "admission"} {
 		want := files(t, filepath.Join(dir, folder))
 		got := files(t, inRepo(t, "deploy", folder))
@@ -219,6 +219,6 @@ func TestLint(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"1.26.0"}, append([]string{"1.35.0"}, image()...)} {
 		out, err := helm(t, append([]string{"lint", "--strict", "deploy/chart", "--kube-version"}, args...)...)
-		must(t, out, err)
+		wantDone(t, out, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	releases "github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // TestWhoMayWriteStableCopies: who may create ConfigMaps, and not update «web», cannot decide what the
@@ -138,7 +139,7 @@ func (in *installed) wantCopiesGoWithTheirNamespace(t *testing.T) {
 
 // labelledMap returns a ConfigMap with the label of stable copies, unless «of» is empty.
 func labelledMap(name, of string) *corev1.ConfigMap {
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a": "1"}}
+	m := fixture.ConfigMap(name, map[string]string{"a": "1"})
 	if of != "" {
 		m.Labels = map[string]string{stableOf: of}
 	}

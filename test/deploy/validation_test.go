@@ -138,7 +138,7 @@ spec:
           volumes: [{name: config, csi: {driver: DRIVER, readOnly: true, volumeAttributes: {configmap: web}}}]
 `
 	for _, text := range []string{workload, cronJob} {
-		out := b.must("kubectl -n " + namespace + " create --dry-run=server -f - <<'EOF'\n" + strings.ReplaceAll(text, "DRIVER", p.driver) + "EOF")
+		out := b.run("kubectl -n " + namespace + " create --dry-run=server -f - <<'EOF'\n" + strings.ReplaceAll(text, "DRIVER", p.driver) + "EOF")
 		if !strings.Contains(out, "Warning") || !strings.Contains(out, "configmap: Forbidden: unknown attribute") {
 			t.Errorf("a workload with a mistake = %q, want a warning", out)
 		}

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestMistakesAreSaid: what is wrong with a value is said with its name, and nothing is rendered.
-func TestMistakesAreSaid(t *testing.T) {
+// TestMistakesAreReported: what is wrong with a value is reported with its name, and nothing is rendered.
+func TestMistakesAreReported(t *testing.T) {
 	t.Parallel()
 	const long = "kubeletDir=/a/directory/that/is/so/long/that/the/path/of/a/socket/in/it/would/not/fit/into/what/the/kernel/takes"
 	tests := map[string]struct{ set, want string }{
@@ -198,7 +198,7 @@ func TestDefaultsAreTheProgramsOwn(t *testing.T) {
 	}
 }
 
-// TestEveryFlagHasAValue, but for those that say where the objects are, which a pod of the chart finds by itself: a new flag of
+// TestEveryFlagHasAValue, but for those for the place of the objects, which a pod of the chart finds by itself: a new flag of
 // a program must not be given by extraArgs and by nothing that is checked.
 func TestEveryFlagHasAValue(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -23,13 +24,13 @@ func (b *rig) set(kind, namespace, name, value string) {
 	b.T.Helper()
 	meta, data, core := metav1.ObjectMeta{Name: name}, fixture.Marked(map[string]string{"key": value}), b.Cluster.Client().CoreV1()
 	if kind == "secret" {
-		must(b.T, fixture.Put(b.T.Context(), core.Secrets(namespace), &corev1.Secret{ObjectMeta: meta, StringData: data}))
+		expect.NoError(b.T, fixture.Put(b.T.Context(), core.Secrets(namespace), &corev1.Secret{ObjectMeta: meta, StringData: data}))
 		return
 	}
-	must(b.T, fixture.Put(b.T.Context(), core.ConfigMaps(namespace), &corev1.ConfigMap{ObjectMeta: meta, Data: data}))
+	expect.NoError(b.T, fixture.Put(b.T.Context(), core.ConfigMaps(namespace), &corev1.ConfigMap{ObjectMeta: meta, Data: data}))
 }
 
-// wantDenied wants a publish to be denied, and returns a file with what the answer says would allow it.
+// wantDenied wants a publish to be denied, and returns a file with the objects of the answer that would allow it.
 func (b *rig) wantDenied(pod *corev1.Pod) (grant string) {
 	b.T.Helper()
 	err := b.TryPublish(b.T.Context(), pod)
@@ -39,7 +40,7 @@ func (b *rig) wantDenied(pod *corev1.Pod) (grant string) {
 	}
 	b.WantNothing(pod, "a denied publish")
 	grant = filepath.Join(b.T.TempDir(), "grant.yaml")
-	must(b.T, os.WriteFile(grant, []byte(yaml), 0o600))
+	expect.NoError(b.T, os.WriteFile(grant, []byte(yaml), 0o600))
 	return grant
 }
 
@@ -54,7 +55,7 @@ func (b *rig) apply(file string) {
 func (b *rig) otherNamespace() string {
 	b.T.Helper()
 	name := b.Namespace + "-other"
-	must(b.T, b.Cluster.CreateNamespace(b.T.Context(), name))
+	expect.NoError(b.T, b.Cluster.CreateNamespace(b.T.Context(), name))
 	return name
 }
 
@@ -63,7 +64,7 @@ func TestTheDriverHasNoRightToSecrets(t *testing.T) {
 	t.Parallel()
 	b := &rig{fixture.NewBare(t)}
 	config, err := b.Cluster.ServiceAccountConfig(t.Context(), environment.DriverNamespace, environment.DriverAccount)
-	must(t, err)
+	expect.NoError(t, err)
 	reviews := kubernetes.NewForConfigOrDie(config).AuthorizationV1().SelfSubjectAccessReviews()
 	may := func(namespace, verb, resource string) bool {
 		t.Helper()
@@ -71,7 +72,7 @@ func TestTheDriverHasNoRightToSecrets(t *testing.T) {
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Version: "v1", Resource: resource},
 		}}
 		answer, err := reviews.Create(t.Context(), review, metav1.CreateOptions{})
-		must(t, err)
+		expect.NoError(t, err)
 		return answer.Status.Allowed
 	}
 	for _, namespace := range []string{b.Namespace, "kube-system", environment.DriverNamespace, metav1.NamespaceAll} {

@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -61,7 +61,7 @@ func (b *rig) countCalls() *counter {
 	cmd.Stderr = b.T.Output()
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	must(b.T, errors.Join(inErr, outErr, cmd.Start()))
+	expect.NoError(b.T, errors.Join(inErr, outErr, cmd.Start()))
 	b.T.Cleanup(func() { // It ends with its input, and lets go of the driver.
 		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
 			b.T.Errorf("what counts system calls: %v", err)
@@ -77,7 +77,7 @@ func (c *counter) now() calls {
 		c.t.Fatal(err)
 	}
 	var all calls
-	must(c.t, c.out.Decode(&all))
+	expect.NoError(c.t, c.out.Decode(&all))
 	return all
 }
 
@@ -86,7 +86,7 @@ func (c *counter) rest() (all calls) {
 	c.t.Helper()
 	const quiet = 100 * time.Millisecond
 	since := time.Now()
-	environment.Eventually(c.t, fixture.Soon, func() error {
+	expect.Eventually(c.t, fixture.Soon, func() error {
 		if now := c.now(); !maps.Equal(now, all) {
 			all, since = now, time.Now()
 		}

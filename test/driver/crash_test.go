@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -163,7 +164,7 @@ func TestKilledAtEachStepOfAnUnpublish(t *testing.T) {
 	t.Parallel()
 	steps{name: "unpublish", lanes: 1, least: 3}.each(t, func(b *crashBench, n int) bool {
 		pod := b.Pod("web", map[string]string{"configMap": "web"})
-		must(b.T, b.TryPublish(b.T.Context(), pod))
+		expect.NoError(b.T, b.TryPublish(b.T.Context(), pod))
 		died := b.dies(n, func(ctx context.Context) error { return b.Node.UnpublishAll(ctx, pod) })
 		if died {
 			b.restart()
@@ -219,7 +220,7 @@ func (b *crashBench) dies(n int, call func(context.Context) error) bool {
 	default:
 	}
 	b.wire.Disarm()
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	return false
 }
 

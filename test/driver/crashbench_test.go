@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/killpoint"
 )
@@ -72,7 +73,7 @@ func (b *crashBench) restart() {
 // one mount and one record, and in the volume no name that a volume published now would not have.
 func (b *crashBench) wantClean(when string, pods ...*corev1.Pod) {
 	b.T.Helper()
-	environment.Eventually(b.T, fixture.Soon, func() error {
+	expect.Eventually(b.T, fixture.Soon, func() error {
 		if err := b.areCurrent(pods...); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}
@@ -112,7 +113,7 @@ func (b *crashBench) counts(volumes int) error {
 func (b *crashBench) wantNone(pod *corev1.Pod, when string) {
 	b.T.Helper()
 	b.WantNothing(pod, when)
-	environment.Eventually(b.T, fixture.Soon, func() error { // The driver tries now and then whether it can write a record.
+	expect.Eventually(b.T, fixture.Soon, func() error { // The driver tries now and then whether it can write a record.
 		if err := b.counts(0); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}
@@ -149,7 +150,7 @@ func holdsOnly(volume string, content map[string]string) error {
 	var names, reserved []string
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case strings.HasPrefix(name, "..kept-"): // The inode of a file that is gone may come back, and has nothing in it.
+		case strings.HasPrefix(name, "..kept-"): // The inode of a file that is gone may come back, and is empty.
 			info, err := e.Info()
 			if err != nil || info.Size() > 0 {
 				return fmt.Errorf("%s has the bytes of a file that is gone (%w)", name, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/page"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestExamplesHaveNamesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(repo, "examples", "*", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("the manifests of the examples: %q, %v", files, err)
@@ -27,7 +28,7 @@ func TestExamplesHaveNamesOfTheirOwn(t *testing.T) {
 	owners := map[string]string{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		must(t, err)
+		expect.NoError(t, err)
 		for document := range strings.SplitSeq(string(text), "\n---\n") {
 			var object metav1.PartialObjectMetadata
 			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
@@ -52,13 +53,13 @@ func TestExamplesOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	c := environment.Cluster(t)
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	markdown, err := os.ReadFile(filepath.Join(repo, "examples", "README.md"))
-	must(t, err)
+	expect.NoError(t, err)
 	dir := t.TempDir()
-	must(t, c.WriteAdminKubeconfig(filepath.Join(dir, "kubeconfig")))
+	expect.NoError(t, c.WriteAdminKubeconfig(filepath.Join(dir, "kubeconfig")))
 	// The commands are for the root of the checkout, where they must not leave files.
-	must(t, os.Symlink(filepath.Join(repo, "examples"), filepath.Join(dir, "examples")))
+	expect.NoError(t, os.Symlink(filepath.Join(repo, "examples"), filepath.Join(dir, "examples")))
 	typeIn := func(commands string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", withoutANode+commands)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
@@ -37,7 +38,7 @@ func (b *rig) createSecret(secret *corev1.Secret) {
 func (b *rig) files(pod *corev1.Pod) map[string]string {
 	b.T.Helper()
 	root, err := os.OpenRoot(b.Path(pod, "..data"))
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	defer root.Close()
 	found := map[string]string{}
 	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
@@ -56,7 +57,7 @@ func (b *rig) files(pod *corev1.Pod) map[string]string {
 		}
 		return nil
 	})
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	return found
 }
 
@@ -116,9 +117,9 @@ func TestKeysAndBytesArriveAsTheyAre(t *testing.T) {
 	})
 
 	// Each volume has room for objects of 1 MiB (rule 17), and there are none that are larger.
-	large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Data: map[string]string{"k": strings.Repeat("x", 1<<20)}}
+	large := fixture.ConfigMap("large", map[string]string{"k": strings.Repeat("x", 1<<20)})
 	_, err := b.ConfigMaps().Create(t.Context(), large, metav1.CreateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	large.Name, large.Data["k"] = "larger", large.Data["k"]+"x"
 	if _, err := b.ConfigMaps().Create(t.Context(), large, metav1.CreateOptions{}); err == nil {
 		t.Error("the API server takes an object of more than 1 MiB: the volumes' limits do not know that")
@@ -153,7 +154,7 @@ func TestAChangeReachesEveryVolumeThatUsesTheObject(t *testing.T) {
 	})
 }
 
-// TestAManifestWithAMistakeKeepsTheFiles, and says where the mistake is: in the log, in the status and in a metric. A driver that
+// TestAManifestWithAMistakeKeepsTheFiles, and reports where the mistake is: in the log, in the status and in a metric. A driver that
 // starts with one leaves the files of live volumes alone, and refuses what it cannot know. What changed while none ran follows.
 func TestAManifestWithAMistakeKeepsTheFiles(t *testing.T) {
 	t.Parallel()
@@ -163,13 +164,13 @@ func TestAManifestWithAMistakeKeepsTheFiles(t *testing.T) {
 	b.Publish(pod)
 	manifest := filepath.Join(b.Manifests, "ConfigMap-web.json")
 	good, err := os.ReadFile(manifest)
-	must(t, err)
+	expect.NoError(t, err)
 	writeFile(t, manifest, strings.Replace(string(good), `"data":{`, `"data":{"port":6379,`, 1))
 	b.WantNumber("liveconfig_manifest_problems", 1)
 	b.WantFile(pod, "color", "red")
 	const want = `data.port: a value must be a string: put it in quotes`
 	b.wantProblem(want)
-	must(t, b.logged("ConfigMap-web.json, document 1, line 1: "+want))
+	expect.NoError(t, b.logged("ConfigMap-web.json, document 1, line 1: "+want))
 
 	b.Kill()
 	b.Start()
@@ -193,16 +194,16 @@ func TestAManifestWithAMistakeKeepsTheFiles(t *testing.T) {
 func (b *rig) wantProblem(text string) {
 	b.T.Helper()
 	var report statusz.Report
-	must(b.T, json.Unmarshal([]byte(b.Get("/statusz")), &report))
+	expect.NoError(b.T, json.Unmarshal([]byte(b.Get("/statusz")), &report))
 	m := report.Manifests
 	if m == nil || m.Directory != b.Manifests || len(m.Problems) != 1 || m.Problems[0].Message != text {
 		b.T.Errorf("the status says of the manifests: %+v, want the problem %q", m, text)
 	}
 }
 
-// TestNoSecretIsToldWhenThingsGoWrong takes a Secret through what can go wrong with it. That its bytes are nowhere but in
+// TestErrorsContainNoSecret takes a Secret through what can go wrong with it. That its bytes are nowhere but in
 // the volume is looked at when the driver is stopped, as after every test. This is fault 28.
-func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
+func TestErrorsContainNoSecret(t *testing.T) {
 	t.Parallel()
 	for format, failed := range map[string]string{
 		"text": `level=ERROR msg="Call failed"`,
@@ -220,7 +221,7 @@ func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 			// What a publish is refused for.
 			b.WantRefusal(b.Pod("no-key", map[string]string{"secret": "app", "items": "[{key: z, path: z}]"}),
 				codes.FailedPrecondition, "references non-existent secret key: z")
-			must(t, b.logged(failed))
+			expect.NoError(t, b.logged(failed))
 			b.WantRefusal(b.Pod("conflict", map[string]string{
 				"sources": "[{secret: {name: app}}, {secret: {name: app, items: [{key: a, path: a/a}]}}]",
 			}), codes.InvalidArgument, "a/a")
@@ -234,12 +235,12 @@ func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 			b.WantFile(pod, "a", "1")
 			b.wantHealth(pod, "c")
 			secrets := b.Cluster.Client().CoreV1().Secrets(b.Namespace)
-			must(t, secrets.Delete(t.Context(), "app", metav1.DeleteOptions{}))
+			expect.NoError(t, secrets.Delete(t.Context(), "app", metav1.DeleteOptions{}))
 			b.WantEvent(pod, "SourceMissing", `secret "app" not found`)
 
 			// A driver that dies of a signal writes down what all its threads are doing.
-			must(t, unix.Kill(b.Node.PID(), unix.SIGQUIT))
-			environment.Eventually(t, fixture.Soon, func() error { return b.logged("\ngoroutine ") })
+			expect.NoError(t, unix.Kill(b.Node.PID(), unix.SIGQUIT))
+			expect.Eventually(t, fixture.Soon, func() error { return b.logged("\ngoroutine ") })
 			b.Kill()
 			b.Start()
 			b.SetSecret("app", map[string]string{"a": "3"})
@@ -248,19 +249,19 @@ func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 	}
 }
 
-// wantHealth wants the volume to be unwell with a message that holds the text, and that what is said about it contains no
+// wantHealth wants the volume to be unwell with a message that holds the text, and that the text about it contains no
 // secret.
 func (b *rig) wantHealth(pod *corev1.Pod, text string) {
 	b.T.Helper()
-	must(b.T, b.unwell(pod, text))
+	expect.NoError(b.T, b.unwell(pod, text))
 	id, ctx := fakekubelet.VolumeID(pod, "config"), b.T.Context()
 	health, err := b.Node.Node().NodeGetVolumeHealth(ctx, &csi.NodeGetVolumeHealthRequest{VolumeId: id})
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	stats, err := b.Node.Node().NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: b.Node.Target(pod, "config")})
-	must(b.T, b.Heard(err))
+	expect.NoError(b.T, b.Heard(err))
 	for _, message := range []proto.Message{health, stats} {
 		wire, err := proto.Marshal(message)
-		must(b.T, err)
+		expect.NoError(b.T, err)
 		if err := environment.Leak(wire); err != nil {
 			b.T.Errorf("%T: %v", message, err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -66,14 +67,14 @@ func TestGuardRequests(t *testing.T) {
 	for _, step := range steps {
 		step.do()
 		total += step.want
-		environment.Eventually(t, fixture.Soon, func() error { // A watch is opened while the answer is on its way.
+		expect.Eventually(t, fixture.Soon, func() error { // A watch is opened while the answer is on its way.
 			if got, _ := b.requests(); len(got) != total {
 				return fmt.Errorf("%s: %d requests so far, want %d:\n%s", step.what, len(got), total, strings.Join(got, "\n"))
 			}
 			return nil
 		})
 	}
-	environment.Eventually(t, fixture.Soon, func() error { // News goes out slowly, and what is news no more does not.
+	expect.Eventually(t, fixture.Soon, func() error { // News goes out slowly, and what is news no more does not.
 		if _, events := b.requests(); events == 0 || events > 2*updates+1 {
 			return fmt.Errorf("%d Events were written for %d updates of two volumes, want one for each and volume at most", events, updates)
 		}
@@ -91,7 +92,7 @@ func TestGuardRequests(t *testing.T) {
 func (b *rig) requests() (all []string, events int) {
 	b.T.Helper()
 	records, err := b.Cluster.Requests(time.Time{})
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	for _, r := range records {
 		switch {
 		case r.Namespace != b.Namespace, r.Stage != cluster.StageReceived, !strings.HasPrefix(r.UserAgent, "liveconfig-driver/"):
@@ -134,15 +135,17 @@ func TestGuardSystemCalls(t *testing.T) {
 		b.Unpublish(alone)
 		b.Unpublish(shared)
 	})
-	publish := func(pod *corev1.Pod) func() { return func() { must(b.T, b.TryPublish(t.Context(), pod)) } }
-	unpublish := func(pod *corev1.Pod) func() { return func() { must(b.T, b.Node.UnpublishAll(t.Context(), pod)) } }
+	publish := func(pod *corev1.Pod) func() { return func() { expect.NoError(b.T, b.TryPublish(t.Context(), pod)) } }
+	unpublish := func(pod *corev1.Pod) func() {
+		return func() { expect.NoError(b.T, b.Node.UnpublishAll(t.Context(), pod)) }
+	}
 	version := 0
 	update := func(pod *corev1.Pod, keys int) func() {
 		return func() {
 			version++
 			b.UpdateConfigMap(pod.Name, valuesOf(keys, version))
 			b.WantFile(pod, "key-0", fmt.Sprint(version))
-			environment.Eventually(t, fixture.Soon, func() error { return oneGeneration(b.Path(pod, ".")) })
+			expect.Eventually(t, fixture.Soon, func() error { return oneGeneration(b.Path(pod, ".")) })
 		}
 	}
 	steps := []struct {
@@ -203,7 +206,7 @@ func BenchmarkPublish(b *testing.B) {
 	bench.Publish(bench.Pod("holder", map[string]string{"configMap": "web"})) // Holds the watch.
 	pod := bench.Pod("web", map[string]string{"configMap": "web"})
 	for b.Loop() {
-		must(b, bench.Node.PublishAll(b.Context(), pod))
+		expect.NoError(b, bench.Node.PublishAll(b.Context(), pod))
 		b.StopTimer()
 		bench.Unpublish(pod)
 		b.StartTimer()
@@ -218,7 +221,7 @@ func BenchmarkPublishOfWhatNobodyReads(b *testing.B) {
 	bench.CreateConfigMap("other", nil)
 	pod := bench.Pod("web", map[string]string{"configMap": "web"})
 	for n := 0; b.Loop(); n++ {
-		must(b, bench.Node.PublishAll(b.Context(), pod))
+		expect.NoError(b, bench.Node.PublishAll(b.Context(), pod))
 		b.StopTimer()
 		bench.Unpublish(pod)
 		bench.UpdateConfigMap("other", map[string]string{"n": fmt.Sprint(n)})

@@ -22,12 +22,13 @@ import (
 	"github.com/liveconfig-csi/liveconfig/docs"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
-// says returns what the driver answers at a path that is about its health: nothing if it is well.
-func says(b *fixture.Fixture, path string) string {
+// healthOf returns what the driver answers at a path that is about its health: nothing if it is well.
+func healthOf(b *fixture.Fixture, path string) string {
 	_, err := b.Fetch(path)
 	if err == nil {
 		return ""
@@ -35,11 +36,11 @@ func says(b *fixture.Fixture, path string) string {
 	return err.Error()
 }
 
-// wantReady waits until /readyz and Probe answer that the driver is ready, or that it is not, where /readyz says why. Neither
+// wantReady waits until /readyz and Probe answer that the driver is ready, or that it is not, where /readyz has the reason. Neither
 // is ever an error of Probe, nor a reason to restart the driver.
 func wantReady(b *fixture.Fixture, why string) {
 	b.T.Helper()
-	environment.Eventually(b.T, fixture.Soon, func() error {
+	expect.Eventually(b.T, fixture.Soon, func() error {
 		response, err := b.Node.Identity().Probe(b.T.Context(), &csi.ProbeRequest{})
 		if err != nil {
 			return err
@@ -47,14 +48,14 @@ func wantReady(b *fixture.Fixture, why string) {
 		if ready := response.GetReady().GetValue(); ready != (why == "") {
 			return fmt.Errorf("Probe says ready: %t", ready)
 		}
-		return wantSaid(says(b, "/readyz"), why)
+		return wantLogged(healthOf(b, "/readyz"), why)
 	})
-	if got := says(b, "/healthz"); got != "" {
+	if got := healthOf(b, "/healthz"); got != "" {
 		b.T.Errorf("/healthz says %q, want ok", got)
 	}
 }
 
-func wantSaid(got, want string) error {
+func wantLogged(got, want string) error {
 	switch {
 	case want == "" && got != "":
 		return fmt.Errorf("/readyz says %q, want ok", got)
@@ -70,7 +71,7 @@ func installCSIDriver(b *fixture.Fixture, name string) *storagev1.CSIDriver {
 	b.T.Helper()
 	objects := b.Cluster.Client().StorageV1().CSIDrivers()
 	object, err := objects.Get(b.T.Context(), node.DriverName, metav1.GetOptions{})
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	object.ObjectMeta = metav1.ObjectMeta{Name: name}
 	roles, bindings := b.Cluster.Client().RbacV1().ClusterRoles(), b.Cluster.Client().RbacV1().ClusterRoleBindings()
 	_, roleErr := roles.Create(b.T.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
@@ -82,7 +83,7 @@ func installCSIDriver(b *fixture.Fixture, name string) *storagev1.CSIDriver {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + environment.DriverNamespace}},
 	}, metav1.CreateOptions{})
 	made, err := objects.Create(b.T.Context(), object, metav1.CreateOptions{})
-	must(b.T, errors.Join(roleErr, bindErr, err))
+	expect.NoError(b.T, errors.Join(roleErr, bindErr, err))
 	return made
 }
 
@@ -97,7 +98,7 @@ func TestADriverThatNobodyVouchesForIsNotReady(t *testing.T) {
 	wantReady(b, "")
 	pod := publish(b, "web", "red")
 
-	must(t, objects.Delete(t.Context(), installed.Name, metav1.DeleteOptions{}))
+	expect.NoError(t, objects.Delete(t.Context(), installed.Name, metav1.DeleteOptions{}))
 	wantReady(b, "the CSIDriver object "+installed.Name+" does not exist")
 	b.UpdateConfigMap("web", map[string]string{"n": "green"})
 	b.WantFile(pod, "n", "green")
@@ -144,7 +145,7 @@ func TestADriverThatCannotRecordIsNotReady(t *testing.T) {
 // freeze makes a directory read-only for everybody, root included, until the returned function is called.
 func freeze(t *testing.T, dir string) (thaw func()) {
 	t.Helper()
-	must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+	expect.NoError(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
 	frozen := true
 	thaw = func() {
 		if err := unix.Unmount(dir, 0); frozen && err != nil {
@@ -157,7 +158,7 @@ func freeze(t *testing.T, dir string) (thaw func()) {
 			thaw()
 		}
 	})
-	must(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	expect.NoError(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	return thaw
 }
 
@@ -169,7 +170,7 @@ func statusOf(b *fixture.Fixture, query string) statusz.Report {
 		b.T.Errorf("/statusz: %v", err)
 	}
 	report, err := statusz.Read(strings.NewReader(text))
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	return report
 }
 
@@ -192,9 +193,9 @@ func TestStatusAnswersReadersOnly(t *testing.T) {
 	}
 	for name, tc := range tests {
 		r, err := http.NewRequestWithContext(t.Context(), tc.method, "http://"+b.HTTP+tc.path, http.NoBody)
-		must(t, err)
+		expect.NoError(t, err)
 		response, err := http.DefaultClient.Do(r)
-		must(t, err)
+		expect.NoError(t, err)
 		_ = response.Body.Close()
 		if response.StatusCode != tc.code {
 			t.Errorf("%s: %s %s = %s, want %d", name, tc.method, tc.path, response.Status, tc.code)
@@ -234,9 +235,9 @@ func ofLiveconfig(rows [][]string) []string {
 	return all
 }
 
-// TestARestartTellsNothingTwice: a driver that is restarted while something is wrong (fault 19) finds its Event of the run
+// TestARestartRepeatsNoEvent: a driver that is restarted while something is wrong (fault 19) finds its Event of the run
 // before and makes it new again, with no more rights than to create and patch.
-func TestARestartTellsNothingTwice(t *testing.T) {
+func TestARestartRepeatsNoEvent(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)
 	pod := publish(b, "web", "red")
@@ -247,7 +248,7 @@ func TestARestartTellsNothingTwice(t *testing.T) {
 		<-time.After(1100 * time.Millisecond) // Events have whole seconds.
 		b.Kill()
 		b.Start()
-		environment.Eventually(t, fixture.Soon, func() error {
+		expect.Eventually(t, fixture.Soon, func() error {
 			if e := only(b, pod, "SourceMissing"); !e.LastTimestamp.After(last.Time) {
 				return errors.New("the next run has not reported it yet")
 			}
@@ -274,7 +275,7 @@ func eventsOf(b *fixture.Fixture, pod *corev1.Pod, reason string) []corev1.Event
 	b.T.Helper()
 	events, err := b.Cluster.Client().CoreV1().Events(b.Namespace).List(b.T.Context(),
 		metav1.ListOptions{FieldSelector: fmt.Sprintf("involvedObject.uid=%s,reason=%s", pod.UID, reason)})
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	return events.Items
 }
 
@@ -287,7 +288,7 @@ func TestADriverWithoutItsAddressTouchesNothing(t *testing.T) {
 	b.Kill()
 	before := b.listing()
 	other, err := new(net.ListenConfig).Listen(t.Context(), "tcp", b.HTTP)
-	must(t, err)
+	expect.NoError(t, err)
 	defer other.Close()
 	b.UpdateConfigMap("web", map[string]string{"n": "blue"})
 	if err := b.Node.StartDriver(t.Context()); err == nil || !strings.Contains(err.Error(), "listen on "+b.HTTP+" for HTTP: ") {
@@ -296,7 +297,7 @@ func TestADriverWithoutItsAddressTouchesNothing(t *testing.T) {
 	b.wantUnchanged(before, "after a start without the address")
 	b.WantFile(pod, "n", "red")
 
-	must(t, other.Close())
+	expect.NoError(t, other.Close())
 	b.Start()
 	b.WantFile(pod, "n", "blue")
 }

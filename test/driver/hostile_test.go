@@ -22,6 +22,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
@@ -38,7 +39,7 @@ func newHostileBench(t testing.TB, args ...string) *hostileBench {
 	b := &hostileBench{rig: &rig{fixture.New(t, append([]string{"--publish-timeout=200ms"}, args...)...)}}
 	b.outside = filepath.Join(filepath.Dir(b.Node.KubeletDir()), "outside")
 	for _, dir := range []string{"mount", "config/mount"} {
-		must(t, os.MkdirAll(filepath.Join(b.outside, dir), 0o755))
+		expect.NoError(t, os.MkdirAll(filepath.Join(b.outside, dir), 0o755))
 	}
 	writeFile(t, filepath.Join(b.outside, "canary"), "alive")
 	b.CreateConfigMap("web", map[string]string{"color": "red"})
@@ -56,7 +57,7 @@ func (b *hostileBench) web(name string) *corev1.Pod {
 func (b *rig) request(pod *corev1.Pod) *csi.NodePublishVolumeRequest {
 	b.T.Helper()
 	req := fakekubelet.PublishRequest(b.Node.KubeletDir(), pod, pod.Spec.Volumes[0])
-	must(b.T, os.MkdirAll(filepath.Dir(req.GetTargetPath()), 0o750))
+	expect.NoError(b.T, os.MkdirAll(filepath.Dir(req.GetTargetPath()), 0o750))
 	return req
 }
 
@@ -86,7 +87,7 @@ func (b *rig) listing() map[string]string {
 	b.T.Helper()
 	dir := filepath.Dir(b.Node.StateDir())
 	var found map[string]string
-	environment.Eventually(b.T, fixture.Soon, func() (err error) { // The driver tries now and then whether it can write a record, and removes that.
+	expect.Eventually(b.T, fixture.Soon, func() (err error) { // The driver tries now and then whether it can write a record, and removes that.
 		found, err = b.tryListing(dir)
 		return err
 	})
@@ -164,7 +165,7 @@ var line = regexp.MustCompile(`^time=\S+ level=(DEBUG|INFO|WARN|ERROR) msg=("([^
 func (b *rig) wantOneLineEach() {
 	b.T.Helper()
 	log, err := os.ReadFile(b.Node.LogFile())
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	for text := range strings.Lines(string(log)) {
 		text = strings.TrimSuffix(text, "\n")
 		if !line.MatchString(text) {
@@ -178,7 +179,7 @@ func (b *rig) wantOneLineEach() {
 
 func writeFile(t testing.TB, path, text string) {
 	t.Helper()
-	must(t, os.WriteFile(path, []byte(text), 0o600))
+	expect.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // unmountBelow takes away every mount below dir.
@@ -214,9 +215,9 @@ func oddTexts() map[string]string {
 	}
 }
 
-// TestWhatARequestSaysIsNeverMoreThanText sends odd and large texts as everything that a request says. None of them makes the
+// TestTextOfARequestIsNeverMoreThanText sends odd and large texts as everything in a request. None of them makes the
 // driver look into another namespace, or leaves anything on the node, and the driver serves on.
-func TestWhatARequestSaysIsNeverMoreThanText(t *testing.T) {
+func TestTextOfARequestIsNeverMoreThanText(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	b := newHostileBench(t, "--publish-timeout=10ms")
@@ -238,7 +239,7 @@ func TestWhatARequestSaysIsNeverMoreThanText(t *testing.T) {
 			before := b.listing()
 			err := b.send(req)
 			if err == nil {
-				must(t, b.sendUnpublish(req.GetVolumeId(), req.GetTargetPath()))
+				expect.NoError(t, b.sendUnpublish(req.GetVolumeId(), req.GetTargetPath()))
 			}
 			switch {
 			case err != nil:
@@ -296,9 +297,9 @@ func placesForText() map[string]func(r *csi.NodePublishVolumeRequest, text strin
 func (b *rig) wantRequestsWithin(since time.Time) {
 	b.T.Helper()
 	requests, err := b.Cluster.Requests(since)
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	namespaces, err := b.Cluster.Client().CoreV1().Namespaces().List(b.T.Context(), metav1.ListOptions{})
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	seen := map[string]bool{}
 	for _, r := range requests {
 		if r.User == cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount) && !strings.Contains(r.URI, "/events") {
@@ -336,7 +337,7 @@ func TestOthersVolumesCannotBeReached(t *testing.T) {
 	wantCode(t, b.send(req), "publish by a new ID on another's target", codes.AlreadyExists, codes.InvalidArgument)
 	b.wantUnchanged(before, "publish by a new ID on another's target")
 
-	// Statistics say nothing about other paths, not even whether there is something.
+	// Statistics have nothing about other paths, not even whether there is something.
 	there, missing := b.outside+"/canary", b.outside+"/nobody"
 	for _, path := range []string{other, "/", "/proc/self/environ", b.outside, "", own + "/color", own + "/", own + "/.", there, missing} {
 		wantCode(t, b.sendStats(id, path), fmt.Sprintf("statistics of %q", path), codes.NotFound, codes.InvalidArgument)
@@ -349,7 +350,7 @@ func TestOthersVolumesCannotBeReached(t *testing.T) {
 	wantCode(t, err, "health on a path outside", codes.NotFound, codes.InvalidArgument)
 	b.wantUnchanged(before, "questions")
 
-	// The ID says which volume goes: the one that it stands for, and not what the path belongs to.
+	// The ID decides which volume goes: the one that it stands for, and not what the path belongs to.
 	wantCode(t, b.sendUnpublish(id, other), "unpublish by the path of another's volume", codes.OK, codes.InvalidArgument)
 	b.WantFile(theirs, "color", "red")
 	b.UpdateConfigMap("web", map[string]string{"color": "green"})

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
@@ -55,7 +56,7 @@ func TestPublishWaitsForARequiredSource(t *testing.T) {
 		go func() { published <- b.TryPublish(ctx, pod) }()
 		b.WantEvent(pod, "WaitingForSource", `configmap "late" not found`)
 		b.CreateConfigMap("late", map[string]string{"color": "red"})
-		must(t, <-published)
+		expect.NoError(t, <-published)
 		b.WantFile(pod, "color", "red")
 		b.Unpublish(pod)
 	})
@@ -119,8 +120,8 @@ func TestPodsThatGoWhileNoDriverRuns(t *testing.T) {
 	b.Stop()
 	b.DeletePod("goes")
 	b.DeletePod("gone")
-	must(t, unix.Unmount(b.Node.Target(gone, fixture.VolumeName), unix.MNT_DETACH))
-	must(t, os.RemoveAll(filepath.Join(b.Node.KubeletDir(), "pods", string(gone.UID))))
+	expect.NoError(t, unix.Unmount(b.Node.Target(gone, fixture.VolumeName), unix.MNT_DETACH))
+	expect.NoError(t, os.RemoveAll(filepath.Join(b.Node.KubeletDir(), "pods", string(gone.UID))))
 	if err := b.Holds(goes, "n", "1"); err != nil {
 		t.Errorf("while no driver runs: %v", err)
 	}
@@ -201,9 +202,9 @@ func TestManifestsAreWhatTheAPIServerTakes(t *testing.T) {
 	t.Parallel()
 	c := environment.Cluster(t)
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	folder, err := environment.Folder(c)
-	must(t, err)
+	expect.NoError(t, err)
 	folders := []string{folder}
 	if folder == "base" { // What is for older clusters fits as well, and what changes something else of the base.
 		folders = append(folders, "overlays/before-1.35", "overlays/driver-identity")
@@ -219,7 +220,7 @@ func TestManifestsAreWhatTheAPIServerTakes(t *testing.T) {
 func recordsHeld(b *fixture.Fixture) int {
 	b.T.Helper()
 	files, err := filepath.Glob(filepath.Join(b.Node.StateDir(), "volumes", "*"))
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	return len(files)
 }
 
@@ -243,7 +244,7 @@ func storm(b *fixture.Fixture, name string, stop <-chan struct{}) (changes int) 
 func republishAfterRestart(b *fixture.Fixture, pods []*corev1.Pod) {
 	b.T.Helper()
 	k, err := fakekubelet.New(b.Node.KubeletDir(), node.DriverName, b.Node.Socket())
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	defer k.Close()
 	k.UseTokens(b.Cluster.PodToken)
 	var all sync.WaitGroup

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -46,19 +47,19 @@ func TestTheKubeletsDirectoryIsALink(t *testing.T) {
 	}
 }
 
-// TestThePodsDirectoryIsALink: the container has nothing where that leads, so the driver does not start, and prints what
+// TestThePodsDirectoryIsALink: in the container, its target does not exist, so the driver does not start, and prints what
 // to type.
 func TestThePodsDirectoryIsALink(t *testing.T) {
 	t.Parallel()
 	b := fixture.Without(t)
 	b.Stop()
 	disk, pods := t.TempDir(), filepath.Join(b.Node.KubeletDir(), "pods")
-	must(t, os.Symlink(disk, pods))
+	expect.NoError(t, os.Symlink(disk, pods))
 	err := b.Node.StartDriver(t.Context())
 	want := pods + " is a symbolic link to " + disk + ", which is not followed: remove it, or have a bind mount in its place"
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "chart's value kubeletDir") {
 		t.Errorf("StartDriver = %v, want %q", err, want)
 	}
-	must(t, os.Remove(pods))
+	expect.NoError(t, os.Remove(pods))
 	b.Start()
 }

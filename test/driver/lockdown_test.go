@@ -19,10 +19,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
-// keeps are the capabilities that docs/security/driver.md says the driver keeps.
+// keeps are the capabilities that the driver keeps by docs/security/driver.md.
 const keeps = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
 
 // TestTheProcessIsLockedDown looks at every thread of the driver as it ships, before and after it has done all of its
@@ -59,12 +60,12 @@ func TestTheProcessIsLockedDown(t *testing.T) {
 	}
 }
 
-// ownedPods returns pods whose volumes belong to somebody, and what owners says of each. In an ordinary user's namespace
+// ownedPods returns pods whose volumes belong to somebody, and the result of owners for each. In an ordinary user's namespace
 // there is nobody but root.
 func (b *rig) ownedPods() map[*corev1.Pod]string {
 	b.T.Helper()
 	ids, err := os.ReadFile("/proc/self/uid_map")
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	uid, gid := 0, int64(0)
 	if strings.Contains(string(ids), "4294967295") {
 		uid, gid = 1000, 2000
@@ -90,7 +91,7 @@ func (b *rig) owners(pod *corev1.Pod, names ...string) string {
 	var all []string
 	for _, name := range names {
 		var st unix.Stat_t
-		must(b.T, unix.Stat(b.Path(pod, name), &st))
+		expect.NoError(b.T, unix.Stat(b.Path(pod, name), &st))
 		all = append(all, fmt.Sprintf("%d:%d %o", st.Uid, st.Gid, st.Mode))
 	}
 	return strings.Join(all, ", ")
@@ -110,7 +111,7 @@ func (b *rig) executable() string {
 func (b *rig) wantLockedDown() {
 	b.T.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", b.Node.PID()))
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	seen := 0
 	for _, task := range tasks {
 		text, err := os.ReadFile(task)
@@ -130,7 +131,7 @@ func (b *rig) wantLockedDown() {
 	}
 }
 
-// lockedDown says what a thread can do that it should not, by its status.
+// lockedDown returns what a thread can do that it should not, by its status.
 func lockedDown(status string) error {
 	var wrong []error
 	for name, want := range map[string]uint64{
@@ -147,7 +148,7 @@ func lockedDown(status string) error {
 }
 
 const (
-	// selinuxVariable says which of the states below this machine should be in.
+	// selinuxVariable names which of the states below this machine should be in.
 	selinuxVariable = "LIVECONFIG_SELINUX"
 	selinuxDir      = "/sys/fs/selinux"
 	volumeLabel     = "system_u:object_r:container_file_t:s0"
@@ -165,7 +166,7 @@ const (
 )
 
 // TestLabelsOfVolumes runs in each state of SELinux. Where the policy knows the label of containers' files, all files of a volume
-// have it, and a container's domain may read them. Where it does not, the driver says so and goes on without.
+// have it, and a container's domain may read them. Where it does not, the driver reports that and goes on without.
 func TestLabelsOfVolumes(t *testing.T) {
 	t.Parallel()
 	state := stateOfSELinux(t)
@@ -201,9 +202,9 @@ func stateOfSELinux(t *testing.T) selinuxState {
 	if errors.Is(err, fs.ErrNotExist) {
 		return selinuxOff
 	}
-	must(t, err)
+	expect.NoError(t, err)
 	kernel, err := os.ReadFile(filepath.Join(selinuxDir, "initial_contexts", "kernel"))
-	must(t, err)
+	expect.NoError(t, err)
 	if !bytes.ContainsRune(kernel, ':') {
 		return selinuxUnknown // Before a policy is loaded, that is a name and no context.
 	}
@@ -224,7 +225,7 @@ func (b *rig) wantLabels(dir string, state selinuxState) {
 	b.T.Helper()
 	isLabelled := state == selinuxPermissive || state == selinuxEnforcing
 	entries := 0
-	must(b.T, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	expect.NoError(b.T, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -249,8 +250,8 @@ func (b *rig) wantReadable(volume string, state selinuxState) {
 		b.T.Errorf("a container cannot read the volume: %v", err)
 	}
 	unlabelled := b.T.TempDir()
-	must(b.T, unix.Mount("tmpfs", unlabelled, "tmpfs", 0, ""))
-	b.T.Cleanup(func() { must(b.T, unix.Unmount(unlabelled, 0)) })
+	expect.NoError(b.T, unix.Mount("tmpfs", unlabelled, "tmpfs", 0, ""))
+	b.T.Cleanup(func() { expect.NoError(b.T, unix.Unmount(unlabelled, 0)) })
 	writeFile(b.T, filepath.Join(unlabelled, "n"), "green")
 	if err := b.readInContainer(unlabelled); (err == nil) == (state == selinuxEnforcing) {
 		b.T.Errorf("a container reads a file without a label of containers: %v, where SELinux is %s", err, state)
@@ -262,16 +263,16 @@ func (b *rig) wantReadable(volume string, state selinuxState) {
 func (b *rig) readInContainer(dir string) error {
 	b.T.Helper()
 	root := b.T.TempDir()
-	must(b.T, unix.Mount("tmpfs", root, "tmpfs", 0, "context="+volumeLabel))
-	b.T.Cleanup(func() { must(b.T, unix.Unmount(root, unix.MNT_DETACH)) })
+	expect.NoError(b.T, unix.Mount("tmpfs", root, "tmpfs", 0, "context="+volumeLabel))
+	b.T.Cleanup(func() { expect.NoError(b.T, unix.Unmount(root, unix.MNT_DETACH)) })
 	busybox, err := os.ReadFile("/bin/busybox")
-	must(b.T, err)
-	must(b.T, os.WriteFile(filepath.Join(root, "busybox"), busybox, 0o755))
-	must(b.T, os.Mkdir(filepath.Join(root, "volume"), 0o755))
-	must(b.T, unix.Mount(dir, filepath.Join(root, "volume"), "", unix.MS_BIND, ""))
+	expect.NoError(b.T, err)
+	expect.NoError(b.T, os.WriteFile(filepath.Join(root, "busybox"), busybox, 0o755))
+	expect.NoError(b.T, os.Mkdir(filepath.Join(root, "volume"), 0o755))
+	expect.NoError(b.T, unix.Mount(dir, filepath.Join(root, "volume"), "", unix.MS_BIND, ""))
 	output, err := os.Create(filepath.Join(root, "output"))
-	must(b.T, err)
-	defer func() { must(b.T, output.Close()) }()
+	expect.NoError(b.T, err)
+	defer func() { expect.NoError(b.T, output.Close()) }()
 	cmd := exec.CommandContext(b.T.Context(), "/busybox", "grep", "green", "/volume/n")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = output, output, output

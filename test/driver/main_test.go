@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -55,14 +55,6 @@ func bareOrigins() map[string]func(testing.TB) *fixture.Fixture {
 	return map[string]func(testing.TB) *fixture.Fixture{"API server": fixture.NewBare, "manifests": fixture.BareWithout}
 }
 
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // change is [set] for goroutines.
 func change(ctx context.Context, b *fixture.Fixture, name, value string) error {
 	return b.PutConfigMap(ctx, name, map[string]string{"n": value})
@@ -85,11 +77,11 @@ func readBy(b *fixture.Fixture) int {
 func numberIn(b *fixture.Fixture, file, name string) int {
 	b.T.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", b.Node.PID(), file))
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == name {
 			n, err := strconv.Atoi(fields[1])
-			must(b.T, err)
+			expect.NoError(b.T, err)
 			return n
 		}
 	}
@@ -106,12 +98,12 @@ func createSecrets(b *fixture.Fixture, count, size int) {
 	group.SetLimit(4)
 	for i := range count {
 		group.Go(func() error {
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d", i)}, StringData: data}
+			secret := fixture.Secret(fmt.Sprintf("large-%d", i), data)
 			_, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
 			return err
 		})
 	}
-	must(b.T, group.Wait())
+	expect.NoError(b.T, group.Wait())
 }
 
 // deleteSecrets empties the bench's namespace of Secrets, so that the API server need not hold them for other tests.

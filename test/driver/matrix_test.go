@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
@@ -133,7 +134,7 @@ func (b *rig) token(ctx context.Context, pod *corev1.Pod) (authenticationv1.Toke
 // newPod returns a pod of a separate service account with the cell's source.
 func (c *cell) newPod(name, account string) *corev1.Pod {
 	c.T.Helper()
-	must(c.T, c.Cluster.EnsureServiceAccount(c.T.Context(), c.Namespace, account))
+	expect.NoError(c.T, c.Cluster.EnsureServiceAccount(c.T.Context(), c.Namespace, account))
 	return c.PodOf(name, account, map[string]string{c.kind: "source", "namespace": c.source})
 }
 
@@ -154,7 +155,7 @@ func (c *cell) remove() {
 	if c.kind == "secret" {
 		deleteIt = core.Secrets(c.source).Delete
 	}
-	must(c.T, deleteIt(c.T.Context(), "source", metav1.DeleteOptions{}))
+	expect.NoError(c.T, deleteIt(c.T.Context(), "source", metav1.DeleteOptions{}))
 }
 
 // grant lets service accounts use verbs on the source, or on all of its kind when it is not named. It replaces what was
@@ -185,19 +186,19 @@ func (c *cell) revoke() {
 	c.T.Helper()
 	everything := metav1.DeleteOptions{}
 	roles := c.Cluster.Client().RbacV1()
-	must(c.T, roles.RoleBindings(c.source).DeleteCollection(c.T.Context(), everything, metav1.ListOptions{}))
-	must(c.T, roles.Roles(c.source).DeleteCollection(c.T.Context(), everything, metav1.ListOptions{}))
+	expect.NoError(c.T, roles.RoleBindings(c.source).DeleteCollection(c.T.Context(), everything, metav1.ListOptions{}))
+	expect.NoError(c.T, roles.Roles(c.source).DeleteCollection(c.T.Context(), everything, metav1.ListOptions{}))
 }
 
 // wantCurrent wants the volume to hold the last edit.
 func (c *cell) wantCurrent(pod *corev1.Pod, when string) {
 	c.T.Helper()
-	defer c.say(when)
+	defer c.nameFailure(when)
 	c.WantFile(pod, "key", c.value())
 }
 
-// say names the cell and the situation when the test fails.
-func (c *cell) say(when string) {
+// nameFailure names the cell and the situation when the test fails.
+func (c *cell) nameFailure(when string) {
 	c.T.Helper()
 	if c.T.Failed() {
 		c.T.Logf("in %s, %s", c.name, when)
@@ -207,8 +208,8 @@ func (c *cell) say(when string) {
 // wantEnded wants the volume to be reported unwell, and its files to stay as they were before the last edit.
 func (c *cell) wantEnded(pod *corev1.Pod, text string) {
 	c.T.Helper()
-	defer c.say("waiting for " + text)
-	environment.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(pod, text) })
+	defer c.nameFailure("waiting for " + text)
+	expect.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(pod, text) })
 	c.WantFile(pod, "key", "edit "+strconv.Itoa(c.edits-1))
 }
 
@@ -286,10 +287,10 @@ func (m matrix) publishGranted(names []string, accounts ...string) {
 // named is the source, as roles name it.
 func named() []string { return []string{"source"} }
 
-// checkLoss goes from denied access to access that is granted as the answer says, revoked, and granted again.
+// checkLoss goes from denied access to access that is granted as in the answer, revoked, and granted again.
 func (m matrix) checkLoss() {
 	asking := m.asking()
-	// Denied, and granted as the answer says: by resourceNames.
+	// Denied, and granted as in the answer: by resourceNames.
 	m.of(byDriver).each(func(c *cell) { publishSoon(c.Fixture, c.pod) })
 	asking.each(func(c *cell) {
 		c.apply(c.wantDenied(c.pod))
@@ -360,14 +361,14 @@ func (m matrix) checkTokens() {
 		c.DeletePod(gone[c].Name)
 		c.DeletePod(c.pod.Name) // Of which the next one is the heir.
 		c.pod = c.heir()
-		must(c.T, c.Cluster.Client().CoreV1().ServiceAccounts(c.Namespace).Delete(c.T.Context(), "other", metav1.DeleteOptions{}))
+		expect.NoError(c.T, c.Cluster.Client().CoreV1().ServiceAccounts(c.Namespace).Delete(c.T.Context(), "other", metav1.DeleteOptions{}))
 	})
 	pods := m.of(byPod)
 	// Some seconds go by, for which the API server remembers that a token was good.
 	pods.each(func(c *cell) {
-		environment.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(short[c], "there is no valid token") })
-		environment.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(gone[c], "Unauthorized") })
-		environment.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(deleted[c], "Unauthorized") })
+		expect.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(short[c], "there is no valid token") })
+		expect.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(gone[c], "Unauthorized") })
+		expect.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(deleted[c], "Unauthorized") })
 	})
 	m.each((*cell).edit)
 	m.each(func(c *cell) { c.wantCurrent(c.pod, "with the token of another pod") })

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/memcg"
 )
@@ -40,7 +41,7 @@ type small struct {
 	objects int          // With a key each, which the pods have in turn.
 }
 
-// newSmall returns a bench with a driver in a small container. Where control groups cannot be made, the driver gets a flag that says how
+// newSmall returns a bench with a driver in a small container. Where control groups cannot be made, the driver gets a flag for how
 // little it has: all that is not seen then is that the kernel finds nothing to kill.
 func newSmall(t *testing.T, bare func(testing.TB) *fixture.Fixture, objects int) *small {
 	t.Helper()
@@ -120,7 +121,7 @@ func (b *small) set(generation, size int) {
 			return b.PutConfigMap(b.T.Context(), b.objectOf(i), map[string]string{"text": text(i, generation, size)})
 		})
 	}
-	must(b.T, g.Wait())
+	expect.NoError(b.T, g.Wait())
 }
 
 // objectOf names the object of a pod.
@@ -149,7 +150,7 @@ func (b *small) flood(pods []*corev1.Pod) (live []int) {
 			return nil
 		})
 	}
-	must(b.T, g.Wait())
+	expect.NoError(b.T, g.Wait())
 	return live
 }
 
@@ -199,9 +200,9 @@ func (b *small) holds(pods []*corev1.Pod, i, latest, size int) (int, error) {
 func (b *small) wantLatest(pods []*corev1.Pod, live []int, latest int) {
 	b.T.Helper()
 	for _, i := range live {
-		environment.Eventually(b.T, atLength, func() error {
+		expect.Eventually(b.T, atLength, func() error {
 			got, err := b.holds(pods, i, latest, large)
-			must(b.T, err)
+			expect.NoError(b.T, err)
 			if got != latest {
 				return fmt.Errorf("pod %d holds generation %d, want %d", i, got, latest)
 			}
@@ -265,7 +266,7 @@ func TestManyVolumesOfOneLargeObject(t *testing.T) {
 			b := newSmall(t, bare, 1)
 			b.set(0, large)
 			pods := b.podsOf(podsOfANode)
-			environment.Eventually(t, atLength, func() error { return b.TryPublish(t.Context(), pods[0]) }) // It was read.
+			expect.Eventually(t, atLength, func() error { return b.TryPublish(t.Context(), pods[0]) }) // It was read.
 			b.wantGenerations(pods, b.floodSome(pods))
 		})
 	}
@@ -294,7 +295,7 @@ func TestManyEqualVolumesOfOneLargeObject(t *testing.T) {
 }
 
 // TestObjectsGrow (fault 29) has objects grow after they were published, until there is no room for all. Those that there is
-// no room for stay as they are, as Events say on their pods, and follow when there is room again.
+// no room for stay as they are, as Events on their pods report, and follow when there is room again.
 func TestObjectsGrow(t *testing.T) {
 	t.Parallel()
 	const little = 1000
@@ -306,7 +307,7 @@ func TestObjectsGrow(t *testing.T) {
 	}
 	b.set(1, large)
 	var old, grown []int
-	environment.Eventually(t, atLength, func() error {
+	expect.Eventually(t, atLength, func() error {
 		old, grown = nil, nil
 		for i := range pods {
 			if _, err := b.holds(pods, i, 0, little); err == nil {
@@ -331,7 +332,7 @@ func TestObjectsGrow(t *testing.T) {
 	for _, i := range grown {
 		b.Unpublish(pods[i])
 	}
-	environment.Eventually(t, atLength, func() error {
+	expect.Eventually(t, atLength, func() error {
 		for _, i := range old {
 			if _, err := b.holds(pods, i, 1, large); err == nil {
 				return nil
@@ -351,8 +352,8 @@ func TestManySmallFiles(t *testing.T) {
 		data[fmt.Sprintf("key-%d", i)] = ""
 	}
 	_, err := b.ConfigMaps().Create(t.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "many"}, Data: data}, metav1.CreateOptions{})
-	must(t, err)
+		fixture.ConfigMap("many", data), metav1.CreateOptions{})
+	expect.NoError(t, err)
 	pods := b.podsWith(volumes, ownMode("many"))
 	for _, i := range b.floodSome(pods) {
 		entries, err := os.ReadDir(b.Path(pods[i], "..data"))

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -20,7 +21,7 @@ import (
 func TestUnrelatedSecrets(t *testing.T) {
 	t.Parallel()
 	b := fixture.NewBare(t)
-	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory of its own.
+	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory itself.
 	b.AllowSecrets("default")
 	b.SetSecret("web", map[string]string{"n": "0"})
 	pod := b.Pod("web", map[string]string{"secret": "web"})
@@ -64,7 +65,7 @@ func TestUnrelatedSecrets(t *testing.T) {
 	}
 }
 
-// TestMemoryRunsOutWithoutABudget (fault 29) is the control of [TestMemoryRunsOut]: a driver with a flag that says it has far more
+// TestMemoryRunsOutWithoutABudget (fault 29) is the control of [TestMemoryRunsOut]: a driver with a flag for far more
 // memory than its container is killed by the kernel for the same volumes. Where no container can be made, their files
 // have to take more than it would have.
 func TestMemoryRunsOutWithoutABudget(t *testing.T) {
@@ -93,25 +94,25 @@ func (b *small) runsOutWithoutABudget(t *testing.T) {
 			return nil
 		})
 	}
-	_ = g.Wait() // As said above.
+	_ = g.Wait() // As above.
 	if b.group == nil {
 		if got := b.Number("liveconfig_room_used_bytes"); got < smallContainer {
 			t.Errorf("the volumes take %.0f bytes, want more than %d: then the other tests show nothing", got, smallContainer)
 		}
 		return
 	}
-	environment.Eventually(t, fixture.Soon, func() error { // A process that was killed needs a moment to end.
+	expect.Eventually(t, fixture.Soon, func() error { // A process that was killed needs a moment to end.
 		kills, err := b.group.Kills()
 		if err == nil && (kills == 0 || b.Node.Alive() == nil) {
 			err = fmt.Errorf("the kernel has killed %d processes, want the driver: else the other tests show nothing", kills)
 		}
 		return err
 	})
-	must(t, b.group.Raise(8*smallContainer))
+	expect.NoError(t, b.group.Raise(8*smallContainer))
 	b.Start() // With memory for what is there, it can take it away.
 }
 
-// TestLiveVolumesAreChargedWithWhatTheyHold is fault 39: their attributes, what these say, and their records.
+// TestLiveVolumesAreChargedWithWhatTheyHold is fault 39: their attributes, what is parsed from them, and their records.
 func TestLiveVolumesAreChargedWithWhatTheyHold(t *testing.T) {
 	t.Parallel()
 	const count = 60
@@ -131,7 +132,7 @@ func TestLiveVolumesAreChargedWithWhatTheyHold(t *testing.T) {
 	publish(10, 10+count)
 	used = (room() - used) / count
 	const settled = 150 * time.Second // Publishing leaves garbage, which Go collects every two minutes at least.
-	environment.Eventually(t, settled, func() error {
+	expect.Eventually(t, settled, func() error {
 		held := (rssOf(b) - before) / count
 		if int(used) < held {
 			return fmt.Errorf("a volume is charged with %.0f bytes, and takes %d of the process", used, held)

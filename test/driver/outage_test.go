@@ -14,13 +14,14 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
-// answer is how long a publish waits at most for an API server that says nothing.
+// answer is how long a publish waits at most for an API server that does not answer.
 const answer = 20 * time.Second
 
 // patience is how long a publish waits for a source in tests in which it waits in vain.
@@ -52,7 +53,7 @@ func aboutMap(b *fixture.Fixture, name string) func(network.Request) bool {
 // set gives a ConfigMap of one key a value, and makes it if it is not there.
 func set(b *fixture.Fixture, name, value string) {
 	b.T.Helper()
-	must(b.T, change(b.T.Context(), b, name, value))
+	expect.NoError(b.T, change(b.T.Context(), b, name, value))
 }
 
 // publish publishes a volume of a ConfigMap, which holds the value.
@@ -76,7 +77,7 @@ func publishWatched(b *fixture.Fixture, front *network.Front, name string) *core
 // awaitWatch returns when an object is watched.
 func awaitWatch(b *fixture.Fixture, front *network.Front, of func(network.Request) bool) {
 	b.T.Helper()
-	environment.Eventually(b.T, healed, func() error {
+	expect.Eventually(b.T, healed, func() error {
 		if front.Watching(of) == 0 {
 			return errors.New("nobody watches")
 		}
@@ -87,7 +88,7 @@ func awaitWatch(b *fixture.Fixture, front *network.Front, of func(network.Reques
 // publishSoon publishes until it succeeds.
 func publishSoon(b *fixture.Fixture, pod *corev1.Pod) {
 	b.T.Helper()
-	environment.Eventually(b.T, fixture.Soon, func() error { return b.TryPublish(b.T.Context(), pod) })
+	expect.Eventually(b.T, fixture.Soon, func() error { return b.TryPublish(b.T.Context(), pod) })
 	b.T.Cleanup(func() { b.Unpublish(pod) })
 }
 
@@ -110,8 +111,8 @@ func wantUnavailable(b *fixture.Fixture, pod *corev1.Pod) {
 func wantStays(b *fixture.Fixture, pod *corev1.Pod, during time.Duration) {
 	b.T.Helper()
 	deadline := time.Now().Add(during)
-	environment.Eventually(b.T, during+fixture.Soon, func() error {
-		must(b.T, b.Holds(pod, "n", "one"))
+	expect.Eventually(b.T, during+fixture.Soon, func() error {
+		expect.NoError(b.T, b.Holds(pod, "n", "one"))
 		if time.Now().Before(deadline) {
 			return errors.New("it is not over")
 		}
@@ -125,7 +126,7 @@ func wantFollows(b *fixture.Fixture, pod *corev1.Pod, times int, within time.Dur
 	for n := range times {
 		value := fmt.Sprint("follow-", n)
 		set(b, pod.Name, value)
-		environment.Eventually(b.T, within, func() error { return b.Holds(pod, "n", value) })
+		expect.Eventually(b.T, within, func() error { return b.Holds(pod, "n", value) })
 	}
 }
 
@@ -144,7 +145,7 @@ func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	b, link := overLink(t, "--publish-timeout="+patience.String())
 	old := publish(b, "old", "one")
 	wantReady(b, "")
-	must(t, link.Cut())
+	expect.NoError(t, link.Cut())
 	b.WantNumber(`liveconfig_volumes_not_current{kind="NotReady"}`, 1)
 	wantReady(b, "")
 	b.WantNumber("liveconfig_staleness_seconds", 0)
@@ -152,10 +153,10 @@ func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	set(b, "old", "two")
 	set(b, "young", "one")
 	b.Start() // It waits for Probe.
-	if err := wantSaid(says(b, "/readyz"), "whether the kubelet vouches for pods is not known"); err != nil {
+	if err := wantLogged(healthOf(b, "/readyz"), "whether the kubelet vouches for pods is not known"); err != nil {
 		t.Error(err)
 	}
-	if got := says(b, "/healthz"); got != "" {
+	if got := healthOf(b, "/healthz"); got != "" {
 		t.Errorf("/healthz says %q, want ok", got)
 	}
 	b.WantNumber("liveconfig_recovered_volumes", 1)
@@ -167,8 +168,8 @@ func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	young := b.Pod("young", map[string]string{"configMap": "young"})
 	wantUnavailable(b, young)
 	wantStays(b, old, 0)
-	must(t, link.Heal())
-	environment.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
+	expect.NoError(t, link.Heal())
+	expect.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
 	publishSoon(b, young)
 	wantReady(b, "")
 	b.WantNumber(`liveconfig_volumes_not_current{kind="NotReady"}`, 0)
@@ -190,8 +191,8 @@ func TestTheNetworkSwallowsEverything(t *testing.T) {
 	b.Kill() // One that starts inside the hole has no connection at all yet.
 	b.Start()
 	wantStays(b, old, 0)
-	must(t, link.Heal())
-	environment.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
+	expect.NoError(t, link.Heal())
+	expect.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
 	publishSoon(b, young)
 	wantFollows(b, old, 2, fixture.Soon)
 }
@@ -217,7 +218,7 @@ func TestAWatchDiesSilently(t *testing.T) {
 	}
 	set(b, "web", "two")
 	began := time.Now()
-	environment.Eventually(t, known+healed, func() error { return b.Holds(web, "n", "two") })
+	expect.Eventually(t, known+healed, func() error { return b.Holds(web, "n", "two") })
 	t.Logf("the dead watch was replaced after %s", time.Since(began).Round(time.Second))
 	wantRequests(b, front, "web", 4)
 	wantRequests(b, front, "alive", 2)
@@ -248,7 +249,7 @@ func TestEtcdIsRestored(t *testing.T) {
 	t.Parallel()
 	environment.Cluster(t)
 	c, err := cluster.Start(t.Context(), cluster.Config{Output: t.Output()})
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() {
 		if err := c.Stop(); err != nil {
 			t.Error(err)
@@ -258,16 +259,16 @@ func TestEtcdIsRestored(t *testing.T) {
 	b.Use(environment.NodeIn(t, c, "--http-endpoint="+b.HTTP))
 	changed, deleted := publish(b, "changed", "early"), publish(b, "deleted", "early")
 	untouched := publish(b, "untouched", "early")
-	must(t, c.Save(t.Context()))
-	environment.Eventually(t, healed, func() error {
+	expect.NoError(t, c.Save(t.Context()))
+	expect.Eventually(t, healed, func() error {
 		set(b, "changed", "late")
 		return b.Holds(changed, "n", "late")
 	})
 	b.DeleteConfigMap("deleted")
 	b.WantEvent(deleted, "SourceMissing", "")
 	generation := b.Generation(untouched)
-	must(t, c.Restore(t.Context()))
-	environment.Eventually(t, healed, func() error { return b.Holds(changed, "n", "early") })
+	expect.NoError(t, c.Restore(t.Context()))
+	expect.Eventually(t, healed, func() error { return b.Holds(changed, "n", "early") })
 	// These objects get versions now that other contents had before the state was restored.
 	wantFollows(b, changed, 3, healed)
 	wantFollows(b, deleted, 1, healed)
@@ -282,36 +283,36 @@ func TestTheAPIServerGoesAwayAndComesBack(t *testing.T) {
 	t.Parallel()
 	b, link := overLink(t, "--publish-timeout="+patience.String())
 	kept, deleted := publish(b, "kept", "one"), publish(b, "deleted", "one")
-	must(t, link.Cut())
+	expect.NoError(t, link.Cut())
 	set(b, "kept", "two")
 	b.DeleteConfigMap("deleted")
 	wantStays(b, kept, away)
 	wantStays(b, deleted, 0)
 	second := b.Pod("second", map[string]string{"configMap": "kept"})
 	b.Publish(second) // What is known will do.
-	must(t, link.Heal())
-	environment.Eventually(t, healed, func() error { return b.Holds(kept, "n", "two") })
-	environment.Eventually(t, healed, func() error { return b.Holds(second, "n", "two") })
+	expect.NoError(t, link.Heal())
+	expect.Eventually(t, healed, func() error { return b.Holds(kept, "n", "two") })
+	expect.Eventually(t, healed, func() error { return b.Holds(second, "n", "two") })
 	b.WantEvent(deleted, "SourceMissing", "")
 	wantStays(b, deleted, 0)
 	wantFollows(b, kept, 2, fixture.Soon)
 }
 
-// TestAnObjectIsDeletedAndMadeAnew is faults 25 and 26: while no watch is open, another object of the same name replaces the
+// TestAnObjectIsDeletedAndCreatedAgain is faults 25 and 26: while no watch is open, another object of the same name replaces the
 // one that volumes show. The volumes follow the new object.
-func TestAnObjectIsDeletedAndMadeAnew(t *testing.T) {
+func TestAnObjectIsDeletedAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	b, link := overLink(t)
 	pod := publish(b, "web", "one")
 	for round := range 3 {
 		value := fmt.Sprint("again-", round)
 		if round > 0 { // At first the watch sees it all.
-			must(t, link.Cut())
+			expect.NoError(t, link.Cut())
 		}
 		b.DeleteConfigMap("web")
 		b.CreateConfigMap("web", map[string]string{"n": value})
-		must(t, link.Heal())
-		environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", value) })
+		expect.NoError(t, link.Heal())
+		expect.Eventually(t, healed, func() error { return b.Holds(pod, "n", value) })
 	}
 	set(b, "web", "last")
 	b.WantFile(pod, "n", "last")
@@ -347,8 +348,8 @@ func TestDenialsOfAServerThatIsNotSure(t *testing.T) {
 			front.Set(denying(cert))
 			front.EndWatches(nil)
 			b.SetSecret("cert", map[string]string{"n": "two"})
-			environment.Eventually(t, time.Minute+fixture.Soon, func() error {
-				must(t, b.Holds(pod, "n", "one"))
+			expect.Eventually(t, time.Minute+fixture.Soon, func() error {
+				expect.NoError(t, b.Holds(pod, "n", "one"))
 				denied := front.Asked(cert)[before:]
 				if len(denied) == 0 || denied[len(denied)-1].At.Sub(denied[0].At) < 5*recheck {
 					return errors.New("it was not denied for long enough to prove anything")
@@ -356,12 +357,12 @@ func TestDenialsOfAServerThatIsNotSure(t *testing.T) {
 				return nil
 			})
 			front.Set()
-			environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
+			expect.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
 
 			bindings := b.Cluster.Client().RbacV1().RoleBindings(b.Namespace)
-			must(t, bindings.Delete(t.Context(), "default", metav1.DeleteOptions{}))
+			expect.NoError(t, bindings.Delete(t.Context(), "default", metav1.DeleteOptions{}))
 			began := time.Now()
-			environment.Eventually(t, recheck*5/2+retries+fixture.Soon, func() error { return fakekubelet.Gone(b.Path(pod, "n")) })
+			expect.Eventually(t, recheck*5/2+retries+fixture.Soon, func() error { return fakekubelet.Gone(b.Path(pod, "n")) })
 			t.Logf("the files went %s after the right to read them", time.Since(began).Round(time.Millisecond))
 			b.WantEvent(pod, "AccessLost", "the files of the source are removed")
 		})

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
@@ -75,7 +75,7 @@ func follow(b *fixture.Fixture, pods map[string]*corev1.Pod, value string) {
 	}
 	for _, name := range names {
 		// Two tries in a row may be refused, at worst.
-		environment.Eventually(b.T, 2*healed, func() error { return b.Holds(pods[name], "n", value) })
+		expect.Eventually(b.T, 2*healed, func() error { return b.Holds(pods[name], "n", value) })
 	}
 }
 
@@ -111,9 +111,9 @@ func TestNothingButRefusals(t *testing.T) {
 	}
 	front.Set()
 	for _, pod := range pods {
-		environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
+		expect.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
 	}
-	environment.Eventually(t, healed, func() error { return b.Holds(cert, "n", "two") })
+	expect.Eventually(t, healed, func() error { return b.Holds(cert, "n", "two") })
 }
 
 // prompt is how long something takes at most that nothing delays, on a busy machine. It is less than the delays that it
@@ -144,7 +144,7 @@ func TestBadSourcesDelayNoOther(t *testing.T) {
 				t.Errorf("a volume of what is %s was published", pod.Name)
 			}
 		})
-		environment.Eventually(t, fixture.Soon, func() error { return isAsked(front, b, name, 1) })
+		expect.Eventually(t, fixture.Soon, func() error { return isAsked(front, b, name, 1) })
 	}
 	wantPrompt(b, good, "two")
 	b.Kill()
@@ -186,7 +186,7 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 				return b.PutConfigMap(t.Context(), names[n], map[string]string{fmt.Sprint("k-", n): value})
 			})
 		}
-		must(t, group.Wait())
+		expect.NoError(t, group.Wait())
 	}
 	put("one")
 	pod := b.Pod("many", map[string]string{"sources": sources(names)})
@@ -199,7 +199,7 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 		}
 		return nil
 	}
-	environment.Eventually(t, healed, areOpen)
+	expect.Eventually(t, healed, areOpen)
 	front.Set(network.Fault{Status: http.StatusServiceUnavailable})
 	began := time.Now()
 	front.EndWatches(nil)
@@ -214,7 +214,7 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 	wantKeys(b, pod, many, "two")
 	wantSpread(t, front, began, many)
 
-	environment.Eventually(t, healed, areOpen)
+	expect.Eventually(t, healed, areOpen)
 	began = time.Now()
 	<-time.After(2 * time.Second)
 	if asked := front.Asked(func(r network.Request) bool { return r.Resource == "configmaps" && r.At.After(began) }); len(asked) > 0 {
@@ -252,6 +252,6 @@ func sources(names []string) string {
 func wantKeys(b *fixture.Fixture, pod *corev1.Pod, many int, value string) {
 	b.T.Helper()
 	for n := range many {
-		environment.Eventually(b.T, healed, func() error { return b.Holds(pod, fmt.Sprint("k-", n), value) })
+		expect.Eventually(b.T, healed, func() error { return b.Holds(pod, fmt.Sprint("k-", n), value) })
 	}
 }

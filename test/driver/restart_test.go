@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -124,14 +125,14 @@ func TestAContainerHoldsTheVolume(t *testing.T) {
 	pod := publish(b, "web", "1")
 	container := exec.CommandContext(t.Context(), "sleep", "600")
 	container.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	must(t, container.Start())
+	expect.NoError(t, container.Start())
 	t.Cleanup(func() {
 		_ = container.Process.Kill()
 		_ = container.Wait()
 	})
 	inside := fmt.Sprintf("/proc/%d/root%s", container.Process.Pid, b.Node.Target(pod, fixture.VolumeName))
 	held, err := os.OpenRoot(inside) // As a container does whose mount is its own.
-	must(t, err)
+	expect.NoError(t, err)
 	defer held.Close()
 	wantHeld := func(want string) {
 		t.Helper()

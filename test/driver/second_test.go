@@ -23,7 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
@@ -43,14 +43,14 @@ type second struct {
 func startSecond(b *fixture.Fixture, address string) *second {
 	b.T.Helper()
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", b.Node.PID()))
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	command := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 	command = slices.DeleteFunc(command, func(arg string) bool { return strings.HasPrefix(arg, "--http-endpoint=") })
 	s := &second{b: b, own: &fixture.Fixture{T: b.T, HTTP: address}, log: filepath.Join(b.T.TempDir(), "second.log")}
 	s.Process, err = process.Start(context.WithoutCancel(b.T.Context()), process.Config{
 		Path: command[0], Args: append(command[1:], "--http-endpoint="+address), LogFile: s.log,
 	})
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	b.T.Cleanup(func() {
 		_ = s.Kill()
 		if b.T.Failed() {
@@ -60,17 +60,17 @@ func startSecond(b *fixture.Fixture, address string) *second {
 	return s
 }
 
-// waits returns an error unless the second driver is alive, is not ready and says everywhere for whom it waits.
+// waits returns an error unless the second driver is alive, is not ready and reports everywhere for whom it waits.
 func (s *second) waits(holder int) error {
 	name, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	if got := says(s.own, "/healthz"); got != "" {
+	if got := healthOf(s.own, "/healthz"); got != "" {
 		return fmt.Errorf("/healthz of the second driver says %q (%w)", got, s.Err())
 	}
 	for _, want := range []string{name, "process " + strconv.Itoa(holder), "node test-node", s.b.Node.StateDir()} {
-		if err := wantSaid(says(s.own, "/readyz"), want); err != nil {
+		if err := wantLogged(healthOf(s.own, "/readyz"), want); err != nil {
 			return fmt.Errorf("the second driver: %w", err)
 		}
 	}
@@ -88,7 +88,7 @@ func (s *second) waits(holder int) error {
 	return s.saysItWaits(holder)
 }
 
-// saysItWaits returns an error unless the log says for whom the driver waits.
+// saysItWaits returns an error unless the log has for whom the driver waits.
 func (s *second) saysItWaits(holder int) error {
 	log, err := os.ReadFile(s.log)
 	for _, want := range []string{"Waiting for the end of another driver", "process " + strconv.Itoa(holder)} {
@@ -101,7 +101,7 @@ func (s *second) saysItWaits(holder int) error {
 
 func (s *second) wantWaiting(holder int) {
 	s.b.T.Helper()
-	environment.Eventually(s.b.T, fixture.Soon, func() error { return s.waits(holder) })
+	expect.Eventually(s.b.T, fixture.Soon, func() error { return s.waits(holder) })
 }
 
 // wantServing waits until the driver at the node's sockets answers that it is ready.
@@ -120,7 +120,7 @@ func wantServing(b *fixture.Fixture) {
 }
 
 // TestASecondDriverWaits (faults 5 and 22): two installations, or a new pod beside a process that outlived its own, are two
-// drivers of one node. The second one touches nothing and says for whom it waits, while the first goes on; when that is
+// drivers of one node. The second one touches nothing and reports for whom it waits, while the first goes on; when that is
 // killed the second serves at once, with every volume.
 func TestASecondDriverWaits(t *testing.T) {
 	t.Parallel()
@@ -174,8 +174,8 @@ func TestASecondDriverWaits(t *testing.T) {
 // registrationDir returns a directory for registrations, whose path is short enough for sockets.
 func registrationDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "lc-reg-") //nolint:usetesting // As said above.
-	must(t, err)
+	dir, err := os.MkdirTemp("", "lc-reg-") //nolint:usetesting // As above.
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -188,7 +188,7 @@ func TestASecondDriverOnTheHostsNetwork(t *testing.T) {
 	pod := publish(b, "web", "1")
 	s, stopped := startSecond(b, b.HTTP), startSecond(b, b.HTTP)
 	for _, s := range []*second{s, stopped} {
-		environment.Eventually(t, fixture.Soon, func() error { return s.saysItWaits(b.Node.PID()) })
+		expect.Eventually(t, fixture.Soon, func() error { return s.saysItWaits(b.Node.PID()) })
 	}
 	if err := stopped.Stop(fixture.Soon); err != nil {
 		t.Errorf("the end of a driver that waited: %v", err)
@@ -210,13 +210,13 @@ func TestADriverThatLosesItsNodeEnds(t *testing.T) {
 	t.Parallel()
 	b := fixture.Without(t)
 	release := replaceState(b)
-	environment.Eventually(t, 2*fixture.Soon, func() error { // It looks every ten seconds.
+	expect.Eventually(t, 2*fixture.Soon, func() error { // It looks every ten seconds.
 		if b.Node.Alive() == nil {
 			return errors.New("the first driver has not ended")
 		}
 		return nil
 	})
-	must(t, (&rig{b}).logged("since then another driver has the state directory: "))
+	expect.NoError(t, (&rig{b}).logged("since then another driver has the state directory: "))
 	release()
 	b.Start()
 }
@@ -238,7 +238,7 @@ func replaceState(b *fixture.Fixture) (release func()) {
 	if err == nil {
 		err = unix.Renameat2(unix.AT_FDCWD, other, unix.AT_FDCWD, b.Node.StateDir(), unix.RENAME_EXCHANGE)
 	}
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	return func() {
 		if err := unix.Close(fd); err != nil {
 			b.T.Error(err)
@@ -260,9 +260,9 @@ func numbered(n int) map[string]string {
 func wantRegistered(b *fixture.Fixture, dir string) {
 	b.T.Helper()
 	conn, err := grpc.NewClient("unix://"+registrationSocket(dir), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	defer conn.Close()
-	environment.Eventually(b.T, fixture.Soon, func() error {
+	expect.Eventually(b.T, fixture.Soon, func() error {
 		var info emptypb.Empty
 		if err := conn.Invoke(b.T.Context(), "/pluginregistration.Registration/GetInfo", &emptypb.Empty{}, &info); err != nil {
 			return err
@@ -284,7 +284,7 @@ func TestTheRegistrationOutlivesEveryUpgrade(t *testing.T) {
 	b := fixture.New(t, "--registration-dir="+dir)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	must(t, b.TryPublish(t.Context(), pod))
+	expect.NoError(t, b.TryPublish(t.Context(), pod))
 	wantRegistered(b, dir)
 	for range 3 {
 		b.Kill()

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
@@ -28,7 +28,7 @@ func selecting(kind, fields string) map[string]string {
 // label makes a ConfigMap of one key with labels, or changes it.
 func (b *rig) label(namespace, name, key, value string, labels map[string]string) {
 	b.T.Helper()
-	must(b.T, fixture.Put(b.T.Context(), b.Cluster.Client().CoreV1().ConfigMaps(namespace), &corev1.ConfigMap{
+	expect.NoError(b.T, fixture.Put(b.T.Context(), b.Cluster.Client().CoreV1().ConfigMaps(namespace), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: fixture.Marked(map[string]string{key: value}),
 	}))
 }
@@ -94,7 +94,7 @@ func TestSelectedPathsCollide(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: dashboards(), Annotations: map[string]string{"folder": "../evil"}},
 		Data:       fixture.Marked(map[string]string{"y": "evil"}),
 	}, metav1.CreateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	b.WantEvent(pod, "PathTaken", `must not contain the element ".."`)
 	b.WantFile(pod, "x", "old")
 	b.DeleteConfigMap("a")
@@ -115,7 +115,7 @@ func TestSelectionsInOtherNamespaces(t *testing.T) {
 	own, others := b.Namespace+"/", other+"/"
 	b.WantFile(pod, own+"a", "1")
 	b.WantFile(pod, others+"b", "1")
-	must(t, b.Cluster.Client().RbacV1().Roles(other).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	expect.NoError(t, b.Cluster.Client().RbacV1().Roles(other).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	b.WantEvent(pod, "AccessLost", "list-configmaps")
 	b.label(other, "b", "b", "2", dashboards())
 	b.label(b.Namespace, "a", "a", "2", dashboards())
@@ -135,7 +135,7 @@ func TestSelectionsInAllNamespaces(t *testing.T) {
 	pod := b.Pod("web", attributes)
 	grant := b.wantDenied(pod)
 	text, err := os.ReadFile(grant)
-	must(t, err)
+	expect.NoError(t, err)
 	if !strings.Contains(string(text), "kind: ClusterRole\n") {
 		t.Errorf("the remedy is:\n%s\nwant a ClusterRole", text)
 	}
@@ -145,7 +145,7 @@ func TestSelectionsInAllNamespaces(t *testing.T) {
 	b.label(b.Namespace, "a", "a", "1", label)
 	b.WantFile(pod, "a", "1")
 	bindings := b.Cluster.Client().RbacV1().ClusterRoleBindings()
-	must(t, bindings.Delete(t.Context(), "liveconfig-list-configmaps:"+b.Namespace+":default", metav1.DeleteOptions{}))
+	expect.NoError(t, bindings.Delete(t.Context(), "liveconfig-list-configmaps:"+b.Namespace+":default", metav1.DeleteOptions{}))
 	b.WantEvent(pod, "AccessLost", "kind: ClusterRole")
 	b.WantFile(pod, "a", "1")
 }
@@ -155,16 +155,16 @@ func TestSecretsByLabel(t *testing.T) {
 	t.Parallel()
 	b := newSelectionRig(t)
 	secrets := b.Cluster.Client().CoreV1().Secrets(b.Namespace)
-	must(t, fixture.Put(t.Context(), secrets, &corev1.Secret{
+	expect.NoError(t, fixture.Put(t.Context(), secrets, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "s", Labels: dashboards()}, StringData: fixture.Marked(map[string]string{"key": "1"}),
 	}))
-	must(t, b.Cluster.EnsureServiceAccount(t.Context(), b.Namespace, "reader"))
+	expect.NoError(t, b.Cluster.EnsureServiceAccount(t.Context(), b.Namespace, "reader"))
 	pod := b.PodOf("web", "reader", selecting("secret", ", mode: 0400"))
 	b.apply(b.wantDenied(pod))
 	b.Publish(pod)
 	b.WantFile(pod, "key", "1")
 	info, err := os.Stat(b.Path(pod, "key"))
-	must(t, err)
+	expect.NoError(t, err)
 	if got := info.Mode().Perm(); got != 0o400 {
 		t.Errorf("mode %o, want 400", got)
 	}
@@ -205,7 +205,7 @@ func TestMoreThanAThousandObjectsByLabel(t *testing.T) {
 	b.WantEvent(pod, "TooMuchSelected", "1001 objects")
 	b.WantFile(pod, "a/a", "1")
 	b.DeleteConfigMap("small-0")
-	environment.Eventually(t, time.Minute, func() error { return b.Holds(pod, "small-999/x", "1") }) // It is listed every half minute.
+	expect.Eventually(t, time.Minute, func() error { return b.Holds(pod, "small-999/x", "1") }) // It is listed every half minute.
 	b.WantNoFile(pod, "small-0/x")
 }
 
@@ -231,7 +231,7 @@ func TestSelectionsOverOutages(t *testing.T) {
 	b.WantNoFile(pod, "b")
 }
 
-// TestSelectionsFromManifests are refused, and the message says what to write.
+// TestSelectionsFromManifests are refused, and the message shows what to write.
 func TestSelectionsFromManifests(t *testing.T) {
 	t.Parallel()
 	b := &rig{fixture.Without(t)}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -144,12 +145,12 @@ func testOneObjectChangesAllTheTime(t *testing.T, fileSystems int, attributes fu
 
 	before := b.Number(written)
 	const piled = 50
-	must(t, unix.Kill(b.Node.PID(), unix.SIGSTOP))
+	expect.NoError(t, unix.Kill(b.Node.PID(), unix.SIGSTOP))
 	defer func() { _ = unix.Kill(b.Node.PID(), unix.SIGCONT) }()
 	for n := range piled {
 		set(b, "busy", fmt.Sprint("piled ", n+1))
 	}
-	must(t, unix.Kill(b.Node.PID(), unix.SIGCONT))
+	expect.NoError(t, unix.Kill(b.Node.PID(), unix.SIGCONT))
 	wantEverywhere(b, pods, fmt.Sprint("piled ", piled))
 	// A write is counted a moment after its files can be read.
 	if writes := b.Number(written) - before; writes < float64(fileSystems)/2 || writes > float64(piled*fileSystems)/2 {
@@ -163,7 +164,7 @@ const written = `liveconfig_syncs_total{result="written"}`
 // wantEverywhere waits until the volumes of all pods hold the number.
 func wantEverywhere(b *fixture.Fixture, pods []*corev1.Pod, n string) {
 	b.T.Helper()
-	environment.Eventually(b.T, fixture.Soon, func() error {
+	expect.Eventually(b.T, fixture.Soon, func() error {
 		var errs []error
 		for _, pod := range pods {
 			errs = append(errs, b.Holds(pod, "n", n))
@@ -195,7 +196,7 @@ func levelOf(b *fixture.Fixture) level {
 func entries(b *fixture.Fixture, dir string) int {
 	b.T.Helper()
 	all, err := os.ReadDir(dir)
-	must(b.T, err)
+	expect.NoError(b.T, err)
 	return len(all)
 }
 
@@ -218,7 +219,7 @@ func (l level) exceeds(base level) error {
 func TestAThousandVolumesComeAndGo(t *testing.T) {
 	t.Parallel()
 	b := fixture.NewBare(t)
-	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory of its own.
+	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory itself.
 	b.AllowSecrets("default")
 	b.CreateConfigMap("stays", map[string]string{"n": "0"})
 	stays := b.Pod("stays", map[string]string{"configMap": "stays"})
@@ -254,7 +255,7 @@ func TestAThousandVolumesComeAndGo(t *testing.T) {
 	}
 	const cycles = 1000
 	cycle(cycles)
-	environment.Eventually(t, fixture.Soon, func() error { return levelOf(b).exceeds(base) })
+	expect.Eventually(t, fixture.Soon, func() error { return levelOf(b).exceeds(base) })
 	after := levelOf(b)
 	t.Attr("baseline/cycles", strconv.Itoa(cycles))
 	t.Attr("baseline/rss-growth-KiB", strconv.Itoa((after.rss-base.rss)>>10))

@@ -63,7 +63,7 @@ const (
 // while the API server is slow. A bystander has its updates and its new volumes in time, and the driver stays within the
 // memory that its container usually has.
 func TestAStormOfTenants(t *testing.T) {
-	// Not parallel: it says how long things take.
+	// Not parallel: it measures how long things take.
 	b, front := newStorm(t)
 	pod := publish(b, "bystander", "0")
 	for i := range 3 {

@@ -17,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -126,7 +127,7 @@ func TestAnObjectThatIsReplacedTakesNoFileAway(t *testing.T) {
 		for round := range 5 {
 			began, value := time.Now(), fmt.Sprint(round+1)
 			b.DeleteConfigMap("web")
-			environment.Eventually(t, fixture.Soon, b.knowsNothingOf("web"))
+			expect.Eventually(t, fixture.Soon, b.knowsNothingOf("web"))
 			b.CreateConfigMap("web", map[string]string{"n": value})
 			took := time.Since(began)
 			isProven = isProven && took < source.AbsenceTime/2
@@ -134,7 +135,7 @@ func TestAnObjectThatIsReplacedTakesNoFileAway(t *testing.T) {
 				t.Logf("the machine is busy: the object was away for up to %s, so its files may go", took)
 			}
 			for _, pod := range pods {
-				environment.Eventually(t, fixture.Soon, func() error {
+				expect.Eventually(t, fixture.Soon, func() error {
 					err := b.Holds(pod, "n", value)
 					if isProven && errors.Is(err, fs.ErrNotExist) {
 						t.Fatal(err)
@@ -170,7 +171,7 @@ func (b *rig) knowsNothingOf(name string) func() error {
 // wantEventAnswered waits until the API server has done with an Event of the namespace.
 func (b *rig) wantEventAnswered() {
 	b.T.Helper()
-	environment.Eventually(b.T, fixture.Soon, func() error {
+	expect.Eventually(b.T, fixture.Soon, func() error {
 		requests, err := b.Cluster.Requests(time.Time{})
 		if err != nil {
 			return err
@@ -199,7 +200,7 @@ func TestNothingButOpenWatchesInQuietTimes(t *testing.T) {
 	start := time.Now()
 	time.Sleep(quiet) //nolint:forbidigo // That nothing happens meanwhile is the point.
 	requests, err := b.Cluster.Requests(start)
-	must(t, err)
+	expect.NoError(t, err)
 	driver := cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount)
 	for _, r := range requests {
 		if r.User == driver {
@@ -211,7 +212,7 @@ func TestNothingButOpenWatchesInQuietTimes(t *testing.T) {
 	b.UpdateConfigMap("web", map[string]string{"color": "blue"})
 	b.WantFile(pod, "color", "blue")
 	all, err := b.Cluster.Requests(time.Time{})
-	must(t, err)
+	expect.NoError(t, err)
 	watches := 0
 	for _, r := range all {
 		if r.User == driver && r.Verb == "watch" && r.Namespace == b.Namespace {
@@ -229,7 +230,7 @@ const foundUnchanged = `liveconfig_syncs_total{result="unchanged"}`
 // wantMore waits until a series of the driver's metrics is more than it was.
 func (b *rig) wantMore(series string, than float64) {
 	b.T.Helper()
-	environment.Eventually(b.T, fixture.Soon, func() error {
+	expect.Eventually(b.T, fixture.Soon, func() error {
 		if got := b.Number(series); got <= than {
 			return fmt.Errorf("%s is %v, want more than %v", series, got, than)
 		}

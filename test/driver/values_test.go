@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // TestValuesInFiles are put in when the volume is published, and follow their objects; a name without a value keeps a new pod
@@ -65,7 +66,7 @@ func TestSecretsInFiles(t *testing.T) {
 		b.Publish(pod)
 		b.WantFile(pod, "app.sh", "PASSWORD='"+environment.Marked(`it'\''s`)+"'")
 		info, err := os.Stat(b.Path(pod, "app.sh"))
-		must(t, err)
+		expect.NoError(t, err)
 		if got := info.Mode().Perm(); got != 0o751 {
 			t.Errorf("mode %o, want 751", got)
 		}

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
 // TestStartWhileCachesWarmUp is fault 24 at the start: since Kubernetes 1.31, an API server whose watch caches are not ready
 // answers 429 to lists and watches, with the time after which to come again. A driver that starts meanwhile leaves the files
-// of pods as they are, refuses new volumes in time, asks no more often than it was told, and then has everything.
+// of pods as they are, refuses new volumes in time, asks no more often than the server asked, and then has everything.
 func TestStartWhileCachesWarmUp(t *testing.T) {
 	t.Parallel()
 	b, front := behindFront(t, "--publish-timeout="+patience.String())
@@ -31,7 +31,7 @@ func TestStartWhileCachesWarmUp(t *testing.T) {
 		t.Errorf("%d requests in %s, want some and at most %d", asked, time.Since(began), most)
 	}
 	front.Set()
-	environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
+	expect.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
 	b.Publish(young)
 	b.WantFile(young, "n", "one")
 }

@@ -55,7 +55,7 @@ func commands(t *testing.T, repo string) []string {
 	return run
 }
 
-// TestStepsOfTheWorkflow: a step is run by the dry run, or its name says that it is not. What is not run gets only files that
+// TestStepsOfTheWorkflow: a step is run by the dry run, or its name has that it is not. What is not run gets only files that
 // the dry run looks at, and actions that are what they were.
 func TestStepsOfTheWorkflow(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -49,7 +50,7 @@ func TestAdoption(t *testing.T) {
 		}
 	}
 
-	s.configMap(t, namespace, "rules-a", map[string]string{"a.yaml": "groups: [new]"})
+	s.putConfigMap(t, namespace, "rules-a", map[string]string{"a.yaml": "groups: [new]"})
 	s.wantText(t, live["prometheus/rules"], "a.yaml", "groups: [new]")
 	s.wantText(t, live["grafana/datasources"], "a.yaml", "groups: [new]")
 	s.run(t, s.Repo(), "kubectl -n "+namespace+` patch secret tls -p '{"stringData":{"tls.key":"another key"}}'`)
@@ -79,7 +80,7 @@ func (s *site) awaitConversion(t *testing.T, namespace string) {
 	pod.Annotations = map[string]string{api.Domain + "/volumes": "live"}
 	reference := corev1.LocalObjectReference{Name: "conf"}
 	pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: reference}}
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 		created, err := s.Client().CoreV1().Pods(namespace).Create(t.Context(), pod, dry)
 		if err == nil && created.Spec.Volumes[0].CSI == nil {
@@ -96,7 +97,7 @@ func (s *site) awaitRound(t *testing.T, namespace string) map[string]chartVolume
 	s.run(t, s.Repo(), "for workload in $(kubectl -n "+namespace+" get deployment,statefulset,daemonset -o name); do "+
 		"kubectl -n "+namespace+" rollout status --timeout=180s $workload; done")
 	list, err := s.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	found := map[string]chartVolume{}
 	for _, pod := range list.Items {
 		if pod.DeletionTimestamp != nil || ready(&pod) != nil {
@@ -136,11 +137,11 @@ func filesOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	generation, err := os.Readlink(filepath.Join(dir, "..data"))
 	if !errors.Is(err, fs.ErrNotExist) { // A volume that is rewritten in place has none.
-		must(t, err)
+		expect.NoError(t, err)
 	}
 	root := filepath.Join(dir, generation)
 	found := map[string]string{}
-	must(t, filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+	expect.NoError(t, filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -178,7 +179,7 @@ func wantOurs(t *testing.T, volumes map[string]chartVolume, but map[string]bool)
 // wantText waits until a file of a volume has a text, for less time than the kubelet takes.
 func (s *site) wantText(t *testing.T, v chartVolume, file, want string) {
 	t.Helper()
-	eventually(t, changeTimeout, func() error {
+	expect.Eventually(t, changeTimeout, func() error {
 		got, err := os.ReadFile(filepath.Join(v.dir, file))
 		if err == nil && string(got) != want {
 			err = fmt.Errorf("%s has %q, want %q", file, got, want)
@@ -190,7 +191,7 @@ func (s *site) wantText(t *testing.T, v chartVolume, file, want string) {
 // wantSubPath waits until a file that a container mounts by subPath has a text.
 func (s *site) wantSubPath(t *testing.T, namespace, workload, file, want string) {
 	t.Helper()
-	eventually(t, changeTimeout, func() error {
+	expect.Eventually(t, changeTimeout, func() error {
 		got, err := s.Kubectl(t.Context(), "--namespace="+namespace, "exec", workload, "--", "cat", file)
 		if err == nil && strings.TrimSpace(got) != want {
 			err = fmt.Errorf("%s of %s has %q, want %q", file, workload, got, want)
@@ -199,13 +200,13 @@ func (s *site) wantSubPath(t *testing.T, namespace, workload, file, want string)
 	})
 }
 
-// TestFiveMinutes types what docs/adoption.md says, for a cluster with the label and for one with convert.
+// TestFiveMinutes types the commands of docs/adoption.md, for a cluster with the label and for one with convert.
 func TestFiveMinutes(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	s.importExampleImages(t)
 	const page = "docs/adoption.md"
 	folder, plugin := t.TempDir(), s.buildPlugin(t)
-	must(t, os.Symlink(filepath.Join(s.Repo(), "deploy"), filepath.Join(folder, "deploy")))
+	expect.NoError(t, os.Symlink(filepath.Join(s.Repo(), "deploy"), filepath.Join(folder, "deploy")))
 	t.Cleanup(func() {
 		undo := "helm upgrade liveconfig deploy/chart --namespace " + driverNamespace + " --reset-then-reuse-values --set admission.volumes=false\n" +
 			"kubectl delete namespace shop --wait"
@@ -218,9 +219,9 @@ func TestFiveMinutes(t *testing.T) {
 	types := func(heading string) string {
 		t.Helper()
 		code, err := s.CodeAfter(page, heading)
-		must(t, err)
+		expect.NoError(t, err)
 		printed, err := s.ShellIn(t.Context(), folder, "export PATH="+plugin+":$PATH\n"+patient.Replace(code))
-		must(t, err)
+		expect.NoError(t, err)
 		return printed
 	}
 	types("## A workload of Kubernetes' own")

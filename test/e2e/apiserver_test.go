@@ -10,9 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -26,14 +29,14 @@ const registerTimeout = 3 * time.Minute
 func TestTheAPIServerIsAwayForMinutes(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	st := s.steadyPods(t)
-	must(t, s.StopAPIServer())
+	expect.NoError(t, s.StopAPIServer())
 	over := time.After(outage)
 	// A driver that starts meanwhile knows the volumes from its records alone, and stays although the kubelet cannot
 	// register it.
 	before := s.driverProcess(t)
 	s.killDriver(t)
 	var after int
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		if after = s.driverProcess(t); after == 0 || after == before {
 			return errors.New("no other driver runs")
 		}
@@ -43,7 +46,7 @@ func TestTheAPIServerIsAwayForMinutes(t *testing.T) {
 	if now := s.driverProcess(t); now != after {
 		t.Errorf("the driver that started in the outage was process %d, and at its end it is %d", after, now)
 	}
-	must(t, s.StartAPIServer(t.Context()))
+	expect.NoError(t, s.StartAPIServer(t.Context()))
 	st.goOn(t)
 	s.driverPodWithin(t, registerTimeout)
 }
@@ -52,7 +55,7 @@ func TestTheAPIServerIsAwayForMinutes(t *testing.T) {
 func (s *site) driverProcess(t testing.TB) int {
 	t.Helper()
 	pids, err := s.Processes("liveconfig-driver")
-	must(t, err)
+	expect.NoError(t, err)
 	if len(pids) != 1 {
 		return 0
 	}
@@ -80,25 +83,25 @@ func TestTheAPIServersCertificateIsRotated(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	st := s.steadyPods(t)
 	before := s.servedCertificate(t)
-	must(t, s.RotateCertificate())
-	eventually(t, 2*time.Minute, func() error {
+	expect.NoError(t, s.RotateCertificate())
+	expect.Eventually(t, 2*time.Minute, func() error {
 		if s.servedCertificate(t) == before {
 			return errors.New("the API server still serves its old certificate")
 		}
 		return nil
 	})
 	// Connections that are open never look at certificates again.
-	must(t, errors.Join(s.Link().Cut(), s.Link().Heal()))
+	expect.NoError(t, errors.Join(s.Link().Cut(), s.Link().Heal()))
 	st.goOn(t)
 }
 
 // servedCertificate returns the serial number of the certificate by which pods know the API server.
 func (s *site) servedCertificate(t testing.TB) string {
 	t.Helper()
-	// Whether the certificate is good is for the driver to say.
+	// Whether the certificate is good is for the driver to decide.
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort(cluster.ServiceIP, "443"))
-	must(t, err)
+	expect.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
@@ -110,32 +113,29 @@ func (s *site) servedCertificate(t testing.TB) string {
 func TestTheKeyOfServiceAccountsIsRotated(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	st := s.steadyPods(t)
-	s.secret(t, st.namespace, "token", "one")
+	s.putSecret(t, st.namespace, "token", "one")
 	old := s.start(t, boxPod(st.namespace, "old", map[string]string{"secret": "token"}))
-	must(t, s.RotateTokenKey(t.Context()))
+	expect.NoError(t, s.RotateTokenKey(t.Context()))
 	st.goOn(t)
 	young := s.start(t, boxPod(st.namespace, "new", map[string]string{"secret": "token"}))
-	s.secret(t, st.namespace, "token", "two")
+	s.putSecret(t, st.namespace, "token", "two")
 	for _, pod := range []*corev1.Pod{old, young} {
 		s.wantFile(t, pod, "", mountPath+"/value", "two")
 	}
 }
 
-// secret makes a Secret that the namespace's default service account may read, or gives one that exists another value.
-func (s *site) secret(t testing.TB, namespace, name, value string) {
+// putSecret makes a Secret that the namespace's default service account may read, or gives one that exists another value.
+func (s *site) putSecret(t testing.TB, namespace, name, value string) {
 	t.Helper()
 	secrets := s.Client().CoreV1().Secrets(namespace)
-	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"value": value}}
-	_, err := secrets.Get(t.Context(), name, metav1.GetOptions{})
-	if err == nil {
-		if _, err := secrets.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+	object := fixture.Secret(name, map[string]string{"value": value})
+	_, err := secrets.Update(t.Context(), object, metav1.UpdateOptions{})
+	if !apierrors.IsNotFound(err) {
+		expect.NoError(t, err)
 		return
 	}
-	if _, err := secrets.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = secrets.Create(t.Context(), object, metav1.CreateOptions{})
+	expect.NoError(t, err)
 	grant := fmt.Sprintf(`kubectl -n %[1]s create role read-%[2]s --verb=get,list,watch --resource=secrets --resource-name=%[2]s
 kubectl -n %[1]s create rolebinding read-%[2]s --role=read-%[2]s --serviceaccount=%[1]s:default`, namespace, name)
 	if _, err := s.Shell(context.WithoutCancel(t.Context()), grant); err != nil {

@@ -10,9 +10,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
-// allowSecrets lets the default service account of a namespace read its Secrets, as the README says.
+// allowSecrets lets the default service account of a namespace read its Secrets, as in the README.
 func (s *site) allowSecrets(t testing.TB, namespace string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "read-secrets"}
@@ -42,7 +44,7 @@ func (s *site) awaitPods(
 	last := errors.New("there is no pod")
 	for ctx.Err() == nil { // The API server ends a watch whose reader does not keep up.
 		w, err := s.Client().CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{})
-		must(t, err)
+		expect.NoError(t, err)
 		for event := range w.ResultChan() {
 			got, ok := event.Object.(*corev1.Pod)
 			if !ok {

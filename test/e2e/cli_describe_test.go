@@ -14,6 +14,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/describe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -22,7 +23,7 @@ type describer struct{ plugin }
 
 func (d describer) describe(t *testing.T, args ...string) string {
 	t.Helper()
-	got := d.say(t, append([]string{"describe"}, args...)...)
+	got := d.call(t, append([]string{"describe"}, args...)...)
 	if got.status != 0 {
 		t.Fatalf("describe %v: exit %d\n%s", args, got.status, got.err)
 	}
@@ -36,7 +37,7 @@ func (d describer) describe(t *testing.T, args ...string) string {
 func (d describer) awaitDescribed(t *testing.T, target string, flags []string, texts ...string) string {
 	t.Helper()
 	var got string
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		got = d.describe(t, append([]string{target}, flags...)...)
 		for _, text := range texts {
 			if !strings.Contains(got, text) {
@@ -53,8 +54,8 @@ func (d describer) awaitDescribed(t *testing.T, target string, flags []string, t
 func TestDescribeOnANode(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	d := describer{plugin{site: s, namespace: s.namespace(t)}}
-	s.configMap(t, d.namespace, "app", map[string]string{"file": "marked 1"})
-	s.configMap(t, d.namespace, "other", map[string]string{"file": "marked 1"})
+	s.putConfigMap(t, d.namespace, "app", map[string]string{"file": "marked 1"})
+	s.putConfigMap(t, d.namespace, "other", map[string]string{"file": "marked 1"})
 	web := boxPod(d.namespace, "", map[string]string{
 		"sources": `[{configMap: {name: app, items: [{key: file, path: app}]}}, {configMap: {name: other, items: [{key: file, path: other}]}}]`,
 	})
@@ -73,19 +74,19 @@ func TestDescribeOnANode(t *testing.T) {
 	d.awaitDescribed(t, "deployment/web", nil, "Pods: 2 current")
 	d.awaitDescribed(t, "pod/denied", nil, "config: publishing", "Problem (Denied", "kind: RoleBinding", "WaitingForSource")
 
-	s.configMap(t, d.namespace, "app", map[string]string{"file": "marked 2"})
+	s.putConfigMap(t, d.namespace, "app", map[string]string{"file": "marked 2"})
 	d.awaitDescribed(t, "deployment/web", nil, "Pods: 2 current", "Projected")
 	d.wantVersions(t, versions.Current)
 
 	// One required source that is gone freezes the volume, also for the other source.
 	maps := s.Client().CoreV1().ConfigMaps(d.namespace)
-	must(t, maps.Delete(t.Context(), "other", metav1.DeleteOptions{}))
+	expect.NoError(t, maps.Delete(t.Context(), "other", metav1.DeleteOptions{}))
 	pods, err := s.Client().CoreV1().Pods(d.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
-	must(t, err)
+	expect.NoError(t, err)
 	for _, pod := range pods.Items { // The two are watched apart.
 		s.wantEvent(t, &pod, "SourceMissing", "other")
 	}
-	s.configMap(t, d.namespace, "app", map[string]string{"file": "marked 3"})
+	s.putConfigMap(t, d.namespace, "app", map[string]string{"file": "marked 3"})
 	text := d.awaitDescribed(t, "deployment/web", nil, "Pods: 2 lagging", "Problem (Missing", "does not exist", "SourceMissing")
 	if testing.Verbose() {
 		t.Log(text)
@@ -117,21 +118,21 @@ func (d describer) seer(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		_, err := d.Kubectl(t.Context(), "--namespace="+driverNamespace, "--as="+user, "auth", "can-i", "create", "pods/portforward")
 		return err
 	})
 	return user
 }
 
-// wantVersions wants what the JSON says of configmap/app to be what its pods and the API server have.
+// wantVersions wants the JSON of configmap/app to be what its pods and the API server have.
 func (d describer) wantVersions(t *testing.T, want versions.State) {
 	t.Helper()
 	isInFiles := want == versions.Current
 	object, err := d.Client().CoreV1().ConfigMaps(d.namespace).Get(t.Context(), "app", metav1.GetOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	var all []describe.Description
-	must(t, json.Unmarshal([]byte(d.describe(t, "deployment/web", "-o", "json")), &all))
+	expect.NoError(t, json.Unmarshal([]byte(d.describe(t, "deployment/web", "-o", "json")), &all))
 	if len(all) != 1 || len(all[0].Pods) != 2 || len(all[0].Unknown) != 0 || len(all[0].Objects) != 2 {
 		t.Fatalf("describe = %+v, want one workload with 2 pods and 2 objects, of which all is known", all)
 	}

@@ -16,10 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
-// previewed is a pod whose volumes are compared with what the plugin says beforehand.
+// previewed is a pod whose volumes are compared with what the plugin prints beforehand.
 type previewed struct {
 	// pod is a manifest whose volumes are taken, and objects are those that they hold.
 	pod     string
@@ -67,7 +68,7 @@ func TestPreviewIsWhatTheNodeHas(t *testing.T) { //nolint:tparallel // It shares
 			if diff := cmp.Diff(expected[name], p.preview(t, name+"-live", []string{"pod/" + pod.Name})); diff != "" {
 				t.Errorf("preview of the live pod (-of files +live):\n%s", diff)
 			}
-			if got := p.say(t, "preview", "pod/"+pod.Name, "--diff"); got != (said{}) {
+			if got := p.call(t, "preview", "pod/"+pod.Name, "--diff"); got != (result{}) {
 				t.Errorf("--diff = %+v, want no difference", got)
 			}
 		})
@@ -85,7 +86,7 @@ func newPreviewer(t *testing.T, s *site) *previewer {
 	t.Helper()
 	p := &previewer{plugin: plugin{site: s, namespace: s.namespace(t)}, dir: t.TempDir()}
 	for name, text := range map[string]string{"tls.yaml": previewedTLS, "kinds.yaml": previewedKinds} {
-		must(t, os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600))
+		expect.NoError(t, os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600))
 	}
 	return p
 }
@@ -102,9 +103,9 @@ func (p *previewer) path(name string) string {
 func (p *previewer) prepare(t *testing.T, name string, c previewed) *corev1.Pod {
 	t.Helper()
 	text, err := os.ReadFile(p.path(c.pod))
-	must(t, err)
+	expect.NoError(t, err)
 	var from corev1.Pod
-	must(t, yaml.Unmarshal(text, &from))
+	expect.NoError(t, yaml.Unmarshal(text, &from))
 	pod := boxPod(p.namespace, name, nil)
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	pod.Spec.ServiceAccountName = from.Spec.ServiceAccountName
@@ -124,7 +125,7 @@ func (p *previewer) prepare(t *testing.T, name string, c previewed) *corev1.Pod 
 	if err == nil {
 		err = os.WriteFile(p.path("pod-"+name), written, 0o600)
 	}
-	must(t, err)
+	expect.NoError(t, err)
 	return pod
 }
 
@@ -162,7 +163,7 @@ func (p *previewer) apply(t *testing.T) {
 func (p *previewer) preview(t *testing.T, folder string, args []string) map[string]string {
 	t.Helper()
 	dir := p.path("folder-" + folder)
-	got := p.say(t, append([]string{"preview", "-o", dir, "--show-secrets"}, args...)...)
+	got := p.call(t, append([]string{"preview", "-o", dir, "--show-secrets"}, args...)...)
 	if got.status != 0 {
 		t.Fatal(got.err)
 	}
@@ -203,7 +204,7 @@ func contentOf(t *testing.T, path string) string {
 func statOf(t *testing.T, path string) string {
 	t.Helper()
 	info, err := os.Stat(path)
-	must(t, err)
+	expect.NoError(t, err)
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		t.Fatalf("%s has no owner", path)
@@ -233,7 +234,7 @@ done`
 				t.Fatalf("a line of the listing is %q", line)
 			}
 			content, err := base64.StdEncoding.DecodeString(fields[2])
-			must(t, err)
+			expect.NoError(t, err)
 			found[filepath.Join(v.Name, fields[0])] = fields[1] + " " + string(content)
 		}
 	}

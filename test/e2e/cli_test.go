@@ -20,6 +20,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -30,28 +31,28 @@ type plugin struct {
 	namespace string
 }
 
-// said is what a run of the plugin prints, and the status that it ends with.
-type said struct {
+// result is what a run of the plugin prints, and the status that it ends with.
+type result struct {
 	out, err string
 	status   int
 }
 
-func (p plugin) say(t *testing.T, args ...string) said {
+func (p plugin) call(t *testing.T, args ...string) result {
 	t.Helper()
 	var errOut bytes.Buffer
-	return p.sayTo(t, &errOut, errOut.String, args...)
+	return p.callTo(t, &errOut, errOut.String, args...)
 }
 
-// sayTo is say with errors and remarks for another user, for the end.
-func (p plugin) sayTo(t *testing.T, errOut io.Writer, text func() string, args ...string) said {
+// callTo is call with errors and remarks for another user, for the end.
+func (p plugin) callTo(t *testing.T, errOut io.Writer, text func() string, args ...string) result {
 	t.Helper()
 	home := t.TempDir()
 	kubeconfig := filepath.Join(home, "kubeconfig")
-	must(t, p.WriteAdminKubeconfig(kubeconfig))
+	expect.NoError(t, p.WriteAdminKubeconfig(kubeconfig))
 	var out bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: errOut}
 	all := slices.Concat(args, []string{"--kubeconfig=" + kubeconfig, "--cache-dir=" + home, "--namespace=" + p.namespace})
-	s := said{status: cli.Run(t.Context(), streams, all...), out: out.String(), err: text()}
+	s := result{status: cli.Run(t.Context(), streams, all...), out: out.String(), err: text()}
 	if testing.Verbose() {
 		t.Logf("kubectl liveconfig %s\n%s%sexit %d", strings.Join(args, " "), s.out, s.err, s.status)
 	}
@@ -59,13 +60,13 @@ func (p plugin) sayTo(t *testing.T, errOut io.Writer, text func() string, args .
 }
 
 // begin starts a run, and returns after its first remark. The channel gets what comes of it.
-func (p plugin) begin(t *testing.T, args ...string) <-chan said {
+func (p plugin) begin(t *testing.T, args ...string) <-chan result {
 	t.Helper()
 	reader, writer := io.Pipe()
 	remarks := bufio.NewReader(reader)
-	done := make(chan said, 1)
+	done := make(chan result, 1)
 	go func() {
-		s := p.sayTo(t, writer, func() string { return "" }, args...)
+		s := p.callTo(t, writer, func() string { return "" }, args...)
 		_ = writer.Close() // Pipes have no errors.
 		done <- s
 	}()
@@ -79,7 +80,7 @@ func (p plugin) begin(t *testing.T, args ...string) <-chan said {
 }
 
 // want checks the status of a run, and that it prints some words, each in one line and in this order of columns.
-func (s said) want(t *testing.T, status int, rows ...string) {
+func (s result) want(t *testing.T, status int, rows ...string) {
 	t.Helper()
 	if s.status != status {
 		t.Errorf("exit %d, want %d\n%s%s", s.status, status, s.out, s.err)
@@ -93,48 +94,48 @@ func (s said) want(t *testing.T, status int, rows ...string) {
 }
 
 // TestStatusAndWaitOnANode has the plugin ask the driver of a real node, through the API server and the kubelet, which versions
-// pods have: all the newest, after an edit too, and not where a volume is stuck. A user who may not ask gets an error that says so.
+// pods have: all the newest, after an edit too, and not where a volume is stuck. A user who may not ask gets an error.
 func TestStatusAndWaitOnANode(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	p := plugin{site: s, namespace: s.namespace(t)}
-	s.configMap(t, p.namespace, "app", map[string]string{"file": "1"})
-	s.configMap(t, p.namespace, "gone", map[string]string{"other": "1"})
+	s.putConfigMap(t, p.namespace, "app", map[string]string{"file": "1"})
+	s.putConfigMap(t, p.namespace, "gone", map[string]string{"other": "1"})
 	p.deploy(t)
 	odd := s.start(t, boxPod(p.namespace, "odd", map[string]string{"sources": `[{configMap: {name: app}}, {configMap: {name: gone}}]`}))
-	eventually(t, startTimeout, func() error {
-		if got := p.say(t, "status", "deployment/web"); got.status != 0 || !strings.Contains(got.out, "2 of 2") {
+	expect.Eventually(t, startTimeout, func() error {
+		if got := p.call(t, "status", "deployment/web"); got.status != 0 || !strings.Contains(got.out, "2 of 2") {
 			return fmt.Errorf("exit %d\n%s%s", got.status, got.out, got.err)
 		}
 		return nil
 	})
-	p.say(t, "status", "deployment/web", "pod/odd").want(t, 0,
+	p.call(t, "status", "deployment/web", "pod/odd").want(t, 0,
 		"deployments/web config configmap/app "+p.version(t)+" 2 of 2 pods/odd config configmap/app "+p.version(t)+" 1 of 1")
 	p.wantJSON(t, 2)
 
-	s.configMap(t, p.namespace, "app", map[string]string{"file": "2"})
+	s.putConfigMap(t, p.namespace, "app", map[string]string{"file": "2"})
 	p.wantWaited(t, "2")
 	p.wantJSON(t, 2)
 
 	// One required source that is gone freezes a volume, also for the others.
-	must(t, s.Client().CoreV1().ConfigMaps(p.namespace).Delete(t.Context(), "gone", metav1.DeleteOptions{}))
+	expect.NoError(t, s.Client().CoreV1().ConfigMaps(p.namespace).Delete(t.Context(), "gone", metav1.DeleteOptions{}))
 	s.wantEvent(t, odd, "SourceMissing", "gone")
 	before := p.version(t)
-	s.configMap(t, p.namespace, "app", map[string]string{"file": "3"})
+	s.putConfigMap(t, p.namespace, "app", map[string]string{"file": "3"})
 	p.wantWaited(t, "3")
-	p.say(t, "status", "deployment/web", "pod/odd").want(t, 2,
+	p.call(t, "status", "deployment/web", "pod/odd").want(t, 2,
 		"configmap/app "+p.version(t)+" 2 of 2", "configmap/app "+p.version(t)+" 0 of 1", "configmap/gone - 0 of 1",
 		"odd "+odd.Spec.NodeName+" config configmap/app "+before, `configmap "gone" not found`, "error: 1 of 3 pods do not have the newest of all")
-	if got := p.say(t, "status", "deployment/web", "pod/odd", "-o", "name"); got.out != "pod/odd\n" {
+	if got := p.call(t, "status", "deployment/web", "pod/odd", "-o", "name"); got.out != "pod/odd\n" {
 		t.Errorf("status -o name prints %q, want the pod that lags", got.out)
 	}
-	p.say(t, "wait", "pod/odd", "--for=projected=configmap/app", "--timeout=10s").want(t, 1,
+	p.call(t, "wait", "pod/odd", "--for=projected=configmap/app", "--timeout=10s").want(t, 1,
 		"timed out after 10s: 0 of 1 running pods have configmap/app at version "+p.version(t)+" or later; pod odd on node "+odd.Spec.NodeName+
 			": configmap/app: it has "+before+":", `configmap "gone" not found`)
 
 	// A later version than the one that was waited for is as good.
 	waiting := p.begin(t, "wait", "pod/odd", "--for=projected=configmap/app", "--timeout=60s")
-	s.configMap(t, p.namespace, "app", map[string]string{"file": "4"})
-	s.configMap(t, p.namespace, "gone", map[string]string{"other": "2"})
+	s.putConfigMap(t, p.namespace, "app", map[string]string{"file": "4"})
+	s.putConfigMap(t, p.namespace, "gone", map[string]string{"other": "2"})
 	(<-waiting).want(t, 0, "pods/odd: 1 of 1 running pods have configmap/app at version ")
 	if got := p.exec(t, odd, "cat", mountPath+"/file"); got != "4" {
 		t.Errorf("the pod has %q after the wait, want 4, as 3 never was in its files", got)
@@ -163,7 +164,7 @@ func (p plugin) deploy(t *testing.T) {
 func (p plugin) version(t *testing.T) string {
 	t.Helper()
 	object, err := p.Client().CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "app", metav1.GetOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	return object.ResourceVersion
 }
 
@@ -177,7 +178,7 @@ func (p plugin) wantJSON(t *testing.T, pods int) {
 			Pods    []struct{ State, Has string }
 		}
 	}
-	text := p.say(t, "status", "deployment/web", "-o", "json")
+	text := p.call(t, "status", "deployment/web", "-o", "json")
 	if err := json.Unmarshal([]byte(text.out), &got); err != nil {
 		t.Fatalf("%v in %s%s", err, text.out, text.err)
 	}
@@ -199,7 +200,7 @@ func (p plugin) wantJSON(t *testing.T, pods int) {
 func (p plugin) wantWaited(t *testing.T, want string) {
 	t.Helper()
 	begin := time.Now()
-	p.say(t, "wait", "deployment/web", "--for=projected=configmap/app", "--timeout=60s").want(t, 0,
+	p.call(t, "wait", "deployment/web", "--for=projected=configmap/app", "--timeout=60s").want(t, 0,
 		"deployments/web: 2 of 2 running pods have configmap/app at version "+p.version(t)+" or later")
 	if took := time.Since(begin); took > changeTimeout {
 		t.Errorf("an edit was waited for for %s, want no more than the driver takes", took)
@@ -222,9 +223,9 @@ func (p plugin) wantForOthers(t *testing.T) {
 	user := "--as=system:serviceaccount:" + p.namespace + ":default"
 	p.allow(t, p.namespace,
 		rbacv1.PolicyRule{APIGroups: []string{"", "apps"}, Resources: []string{"deployments", "replicasets", "pods", "configmaps"}, Verbs: []string{"get", "list"}})
-	var got said
-	eventually(t, changeTimeout, func() error { // The API server learns of Roles a moment after it has taken them.
-		if got = p.say(t, "status", "deployment/web", user); !strings.Contains(got.out, "2 unknown") {
+	var got result
+	expect.Eventually(t, changeTimeout, func() error { // The API server learns of Roles a moment after it has taken them.
+		if got = p.call(t, "status", "deployment/web", user); !strings.Contains(got.out, "2 unknown") {
 			return fmt.Errorf("it prints\n%s%s", got.out, got.err)
 		}
 		return nil
@@ -234,8 +235,8 @@ func (p plugin) wantForOthers(t *testing.T) {
 	p.allow(t, "liveconfig-system",
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"create"}})
-	eventually(t, changeTimeout, func() error {
-		if got = p.say(t, "status", "deployment/web", user); got.status != 0 {
+	expect.Eventually(t, changeTimeout, func() error {
+		if got = p.call(t, "status", "deployment/web", user); got.status != 0 {
 			return fmt.Errorf("exit %d\n%s%s", got.status, got.out, got.err)
 		}
 		return nil

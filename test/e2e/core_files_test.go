@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -26,7 +27,7 @@ func (s *site) wantOwner(t *testing.T, pod *corev1.Pod, container, want string) 
 // file makes a ConfigMap with the one key "file".
 func (c core) file(t *testing.T, name, content string) {
 	t.Helper()
-	c.configMap(t, c.ns, name, map[string]string{"file": content})
+	c.putConfigMap(t, c.ns, name, map[string]string{"file": content})
 }
 
 func (c core) ownedFiles() func() {
@@ -73,7 +74,7 @@ func (c core) userNamespace() func() {
 	return func() {
 		pod := c.awaitReady(t, pod)
 		users, err := c.Exec(t.Context(), pod, "main", "head", "-n", "1", "/proc/self/uid_map")
-		must(t, err)
+		expect.NoError(t, err)
 		first := strings.Fields(users)
 		if len(first) != 3 || first[0] != "0" || first[1] == "0" {
 			t.Fatalf("the pod's users are %q, want others on the node", first)
@@ -89,7 +90,7 @@ func (c core) userNamespace() func() {
 	}
 }
 
-// noUserNamespace: containerd before 2 and runc before 1.2 cannot map the users of mounts, and the kubelet says so. The
+// noUserNamespace: containerd before 2 and runc before 1.2 cannot map the users of mounts, and the kubelet reports that. The
 // pod would be refused with any volume, or none.
 func (c core) noUserNamespace() func() {
 	t := c.t
@@ -215,7 +216,7 @@ func (c core) twoContainers() func() {
 		var seen []string
 		for _, container := range []string{"main", "second"} {
 			inode, err := c.Exec(t.Context(), pod, container, "stat", "-L", "-c", "%d:%i", corePath)
-			must(t, err)
+			expect.NoError(t, err)
 			seen = append(seen, inode)
 		}
 		if len(slices.Compact(seen)) != 1 {

@@ -12,13 +12,15 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // onlyPod waits for the one pod with a label and returns it.
 func (c core) onlyPod(t *testing.T, app string) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		pods, err := c.Client().CoreV1().Pods(c.ns).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 		if err != nil {
 			return err
@@ -41,7 +43,7 @@ func template(app, configMap string) corev1.PodTemplateSpec {
 // wantVolumeGone waits until nothing of a pod is mounted and the driver has no record of it.
 func (c core) wantVolumeGone(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, goneTimeout, func() error {
+	expect.Eventually(t, goneTimeout, func() error {
 		mounts, err := c.Mounts(string(pod.UID))
 		if err == nil && len(mounts) > 0 {
 			err = fmt.Errorf("mounts of pod %s are left:\n%s", pod.Name, strings.Join(mounts, "\n"))
@@ -50,7 +52,7 @@ func (c core) wantVolumeGone(t *testing.T, pod *corev1.Pod) {
 	})
 }
 
-// noRecordOf says which of the driver's files names a pod.
+// noRecordOf returns which of the driver's files names a pod.
 func (c core) noRecordOf(pod *corev1.Pod) error {
 	dir := filepath.Join(c.Root(), "run/csi.liveconfig.internal")
 	records := 0
@@ -79,7 +81,7 @@ func (c core) job() func() {
 	}
 	return func() {
 		pod := c.onlyPod(t, "job")
-		eventually(t, startTimeout, func() error {
+		expect.Eventually(t, startTimeout, func() error {
 			got, err := jobs.Get(t.Context(), "job", metav1.GetOptions{})
 			if err == nil && got.Status.Succeeded != 1 {
 				err = fmt.Errorf("the Job is not done: %+v", got.Status)
@@ -93,7 +95,7 @@ func (c core) job() func() {
 			t.Errorf("the Job's pod is now %s and %s, want %s and Succeeded", got.UID, got.Status.Phase, pod.UID)
 		}
 		now := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
-		must(t, jobs.Delete(t.Context(), "job", now))
+		expect.NoError(t, jobs.Delete(t.Context(), "job", now))
 		c.wantNothingOf(t, pod)
 	}
 }
@@ -137,7 +139,7 @@ func (c core) restart() func() {
 	return func() {
 		pod := c.awaitReady(t, pod)
 		before, err := c.Exec(t.Context(), pod, "main", "stat", "-L", "-c", "%d", mountPath)
-		must(t, err)
+		expect.NoError(t, err)
 		// The shell ends with its parent, so the command may fail.
 		_, _ = c.Exec(t.Context(), pod, "main", "kill", "1")
 		pod = c.awaitRestart(t, pod, 0)
@@ -160,7 +162,7 @@ func (c core) events() func() {
 		c.file(t, "events", "two")
 		c.wantFile(t, pod, "", corePath, "two")
 		c.wantEvent(t, pod, "Projected", "a change of the sources is in the files")
-		must(t, c.Client().CoreV1().ConfigMaps(c.ns).Delete(t.Context(), "events", metav1.DeleteOptions{}))
+		expect.NoError(t, c.Client().CoreV1().ConfigMaps(c.ns).Delete(t.Context(), "events", metav1.DeleteOptions{}))
 		c.wantEvent(t, pod, "SourceMissing", `configmap "events" not found`)
 		c.wantFile(t, pod, "", corePath, "two")
 		c.file(t, "events", "three")

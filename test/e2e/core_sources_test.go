@@ -11,6 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // ignoreGone forgives what was removed between two looks.
@@ -34,7 +37,7 @@ func notIn(path, text string) error {
 func (c core) eventNote(t *testing.T, pod *corev1.Pod, reason, text string) string {
 	t.Helper()
 	var after string
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		selector := "involvedObject.uid=" + string(pod.UID) + ",reason=" + reason
 		events, err := c.Client().CoreV1().Events(c.ns).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
 		if err != nil {
@@ -54,7 +57,7 @@ func (c core) eventNote(t *testing.T, pod *corev1.Pod, reason, text string) stri
 func (c core) deniedSecret() func() {
 	t := c.t
 	secrets := c.Client().CoreV1().Secrets(c.ns)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "secret"}, StringData: map[string]string{"file": "one"}}
+	secret := fixture.Secret("secret", map[string]string{"file": "one"})
 	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

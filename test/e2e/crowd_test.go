@@ -14,11 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 const (
-	// crowdSize is how many pods a node has at most when nobody says otherwise.
+	// crowdSize is how many pods a node has at most by default.
 	crowdSize = 110
 	// lookedInto is how many of them are looked into by exec.
 	lookedInto = 5
@@ -33,7 +34,7 @@ const (
 func TestCrowd(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	namespace := s.namespace(t)
-	s.configMap(t, namespace, "shared", map[string]string{"version": "1"})
+	s.putConfigMap(t, namespace, "shared", map[string]string{"version": "1"})
 	ours := func(name string) *corev1.Pod {
 		return crowdPod(namespace, name, inline("config", map[string]string{"configMap": "shared"}))
 	}
@@ -74,7 +75,7 @@ func (s *site) crowd(t *testing.T, namespace, key string, pod func(name string) 
 			return err
 		})
 	}
-	must(t, group.Wait())
+	expect.NoError(t, group.Wait())
 	pods := map[string]*corev1.Pod{}
 	s.awaitPods(t, crowdTimeout, namespace, func(_ watch.EventType, pod *corev1.Pod) error {
 		if ready(pod) == nil {
@@ -93,10 +94,10 @@ func (s *site) crowd(t *testing.T, namespace, key string, pod func(name string) 
 func (s *site) editCrowd(t *testing.T, namespace string, pods []*corev1.Pod) {
 	t.Helper()
 	begin := time.Now()
-	s.configMap(t, namespace, "shared", map[string]string{"version": "2"})
+	s.putConfigMap(t, namespace, "shared", map[string]string{"version": "2"})
 	for _, pod := range pods {
 		path := filepath.Join(s.VolumeDir(pod, "config"), "version")
-		eventually(t, changeTimeout, func() error {
+		expect.Eventually(t, changeTimeout, func() error {
 			got, err := os.ReadFile(path)
 			if err == nil && string(got) != "2" {
 				err = fmt.Errorf("the volume of %s has %q, want the edit", pod.Name, got)
@@ -116,8 +117,8 @@ func (s *site) editCrowd(t *testing.T, namespace string, pods []*corev1.Pod) {
 func (s *site) disperse(t *testing.T, namespace string, pods []*corev1.Pod) {
 	t.Helper()
 	api, now := s.Client().CoreV1().Pods(namespace), metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}
-	must(t, api.DeleteCollection(t.Context(), now, metav1.ListOptions{}))
-	eventually(t, crowdTimeout, func() error {
+	expect.NoError(t, api.DeleteCollection(t.Context(), now, metav1.ListOptions{}))
+	expect.Eventually(t, crowdTimeout, func() error {
 		left, err := api.List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(left.Items) > 0 {
 			err = fmt.Errorf("%d pods are still there", len(left.Items))

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -23,7 +24,7 @@ func TestPodsOutliveTheirNode(t *testing.T) {
 
 	t.Run("the driver's pod is deleted", func(t *testing.T) {
 		before := s.driverPod(t)
-		must(t, s.Client().CoreV1().Pods(driverNamespace).Delete(t.Context(), before, metav1.DeleteOptions{}))
+		expect.NoError(t, s.Client().CoreV1().Pods(driverNamespace).Delete(t.Context(), before, metav1.DeleteOptions{}))
 		s.awaitDriverAfter(t, before)
 		st.goOn(t)
 	})
@@ -36,15 +37,15 @@ func TestPodsOutliveTheirNode(t *testing.T) {
 	t.Run("the driver is upgraded", func(t *testing.T) { st.upgrade(t) })
 	t.Run("the driver is away while pods start and stop", func(t *testing.T) { st.withoutDriver(t) })
 	t.Run("the kubelet is killed", func(t *testing.T) {
-		must(t, s.KillKubelet())
+		expect.NoError(t, s.KillKubelet())
 		st.edit(t)
-		must(t, s.StartKubelet(t.Context()))
+		expect.NoError(t, s.StartKubelet(t.Context()))
 		st.goOn(t)
 	})
 	t.Run("containerd is killed", func(t *testing.T) {
-		must(t, s.KillRuntime())
+		expect.NoError(t, s.KillRuntime())
 		st.edit(t)
-		must(t, s.StartRuntime(t.Context()))
+		expect.NoError(t, s.StartRuntime(t.Context()))
 		st.goOn(t)
 	})
 	t.Run("the node is rebooted", func(t *testing.T) { st.reboot(t) })
@@ -54,13 +55,13 @@ func TestPodsOutliveTheirNode(t *testing.T) {
 func TestPodThatMeetsAHungDriver(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	namespace := s.namespace(t)
-	s.configMap(t, namespace, "web", map[string]string{"key": "value"})
+	s.putConfigMap(t, namespace, "web", map[string]string{"key": "value"})
 	s.driverPod(t)
 	driver := s.driverProcess(t)
 	if driver == 0 {
 		t.Fatal("there is no driver to stop, or there are several")
 	}
-	must(t, unix.Kill(driver, unix.SIGSTOP))
+	expect.NoError(t, unix.Kill(driver, unix.SIGSTOP))
 	t.Cleanup(func() { _ = unix.Kill(driver, unix.SIGCONT) }) // It fails if the kubelet has replaced the process.
 	pod := s.create(t, boxPod(namespace, "web", map[string]string{"configMap": "web"}))
 	for _, text := range []string{
@@ -77,7 +78,7 @@ func TestPodThatMeetsAHungDriver(t *testing.T) {
 // awaitDriverAfter waits until a pod of the driver is ready that is another one than before.
 func (s *site) awaitDriverAfter(t testing.TB, before string) {
 	t.Helper()
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		pods, err := s.Client().CoreV1().Pods(driverNamespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -91,21 +92,21 @@ func (s *site) awaitDriverAfter(t testing.TB, before string) {
 	})
 }
 
-// upgrade does what deploy/README.md says, with another version of the image.
+// upgrade does the steps of deploy/README.md, with another version of the image.
 func (st *steady) upgrade(t *testing.T) {
 	t.Helper()
 	const version = "0.1.1"
 	before := st.driverPod(t)
-	must(t, st.ImportDriver(t.Context(), "registry.example.com/liveconfig:"+version))
+	expect.NoError(t, st.ImportDriver(t.Context(), "registry.example.com/liveconfig:"+version))
 	upgrade, err := st.CodeAfter("deploy/README.md", "## Upgrade")
-	must(t, err)
+	expect.NoError(t, err)
 	upgrade = strings.ReplaceAll(upgrade, "image.tag=NEW", "image.tag="+version)
 	if _, err := st.Shell(t.Context(), upgrade); err != nil {
 		t.Fatal(err)
 	}
 	st.awaitDriverAfter(t, before)
 	pod, err := st.Client().CoreV1().Pods(driverNamespace).Get(t.Context(), st.driverPod(t), metav1.GetOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	if got, want := pod.Spec.Containers[0].Image, "registry.example.com/liveconfig:"+version; got != want {
 		t.Errorf("the driver's image is %s, want %s", got, want)
 	}
@@ -117,7 +118,7 @@ func (st *steady) withoutDriver(t *testing.T) {
 	t.Helper()
 	leaving := st.start(t, boxPod(st.namespace, "leaving", map[string]string{"configMap": "content"}))
 	st.scheduleDriver(t, `{"liveconfig.test/nowhere": "yes"}`)
-	eventually(t, goneTimeout, func() error {
+	expect.Eventually(t, goneTimeout, func() error {
 		pids, err := st.Processes("liveconfig-driver")
 		if err == nil && len(pids) > 0 {
 			err = fmt.Errorf("the driver still runs")
@@ -126,7 +127,7 @@ func (st *steady) withoutDriver(t *testing.T) {
 	})
 	arriving := st.create(t, boxPod(st.namespace, "arriving", map[string]string{"configMap": "content"}))
 	st.wantEvent(t, arriving, "FailedMount", "csi.liveconfig.internal")
-	must(t, st.Client().CoreV1().Pods(st.namespace).Delete(t.Context(), leaving.Name, metav1.DeleteOptions{}))
+	expect.NoError(t, st.Client().CoreV1().Pods(st.namespace).Delete(t.Context(), leaving.Name, metav1.DeleteOptions{}))
 	st.checkWithoutDriver(t)
 	st.scheduleDriver(t, `{"liveconfig.test/nowhere": null}`)
 	arriving = st.awaitReady(t, arriving)
@@ -152,10 +153,10 @@ func (s *site) scheduleDriver(t testing.TB, selector string) {
 	patch := `{"spec": {"template": {"spec": {"nodeSelector": ` + selector + `}}}}`
 	_, err := s.Client().AppsV1().DaemonSets(driverNamespace).Patch(t.Context(),
 		"liveconfig-driver", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 }
 
-// reboot pulls the node's plug. Containers start again, so what they have said so far is looked at before.
+// reboot pulls the node's plug. Containers start again, so what they have logged so far is looked at before.
 func (st *steady) reboot(t *testing.T) {
 	t.Helper()
 	st.check(t)
@@ -164,10 +165,10 @@ func (st *steady) reboot(t *testing.T) {
 	for _, pod := range st.pods {
 		restarts[pod.Name] = pod.Status.ContainerStatuses[0].RestartCount
 	}
-	must(t, st.PowerOff())
+	expect.NoError(t, st.PowerOff())
 	st.edit(t)
-	must(t, st.Client().CoreV1().Pods(st.namespace).Delete(t.Context(), gone.Name, metav1.DeleteOptions{}))
-	must(t, st.PowerOn(t.Context()))
+	expect.NoError(t, st.Client().CoreV1().Pods(st.namespace).Delete(t.Context(), gone.Name, metav1.DeleteOptions{}))
+	expect.NoError(t, st.PowerOn(t.Context()))
 	for i, pod := range st.pods {
 		st.pods[i] = st.awaitRestart(t, pod, restarts[pod.Name])
 	}
@@ -180,7 +181,7 @@ func (st *steady) reboot(t *testing.T) {
 func (s *site) awaitRestart(t testing.TB, pod *corev1.Pod, restarts int32) *corev1.Pod {
 	t.Helper()
 	var got *corev1.Pod
-	eventually(t, startTimeout, func() (err error) {
+	expect.Eventually(t, startTimeout, func() (err error) {
 		if got, err = s.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{}); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -28,7 +29,7 @@ const (
 	tick = time.Second / 100
 )
 
-// TestEnvExample types what the README of the examples says about variables, and looks into the environments of the
+// TestEnvExample types what the README of the examples has about variables, and looks into the environments of the
 // processes: each change makes a new process of the program, and nothing of the pod or the container is made again.
 func TestEnvExample(t *testing.T) {
 	s := on(t, realnode.Containerd2())
@@ -62,7 +63,7 @@ func measureEdits(t *testing.T, e *example, pods ...*supervised) {
 	took := map[string][]time.Duration{}
 	for n := range envEdits {
 		edit := sinceBoot(t)
-		e.configMap(t, e.namespace, "app-env", map[string]string{"GREETING": strconv.Itoa(n)})
+		e.putConfigMap(t, e.namespace, "app-env", map[string]string{"GREETING": strconv.Itoa(n)})
 		for _, p := range pods {
 			p.wantEnvironment(t, map[string]string{"GREETING": strconv.Itoa(n), "TOKEN": "change-me", "NEXT_TOKEN": "another"})
 			took[p.pod.Name] = append(took[p.pod.Name], p.program.started+tick-edit)
@@ -97,13 +98,13 @@ func (e *example) supervisedPod(t *testing.T, app string) *supervised {
 	}
 	_, container, _ := strings.Cut(p.pod.Status.ContainerStatuses[0].ContainerID, "://")
 	pids, err := e.Processes("liveconfig-exec")
-	must(t, err)
+	expect.NoError(t, err)
 	for _, pid := range pids {
 		groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		if err == nil && strings.Contains(string(groups), container) {
 			p.supervisor, err = lookAt(pid)
 		}
-		must(t, err)
+		expect.NoError(t, err)
 	}
 	if p.supervisor.pid == 0 {
 		t.Fatalf("none of the processes %v is of container %s", pids, container)
@@ -116,7 +117,7 @@ func (e *example) supervisedPod(t *testing.T, app string) *supervised {
 func (p *supervised) wantEnvironment(t *testing.T, want map[string]string) {
 	t.Helper()
 	last := p.program
-	eventually(t, changeTimeout, func() error {
+	expect.Eventually(t, changeTimeout, func() error {
 		program, got, err := p.look()
 		if err != nil {
 			return err
@@ -164,7 +165,7 @@ func (p *supervised) wantSameContainer(t *testing.T) {
 		t.Errorf("liveconfig-exec in %s is process %v, %v, want %v as before", p.pod.Name, got, err, p.supervisor)
 	}
 	now, err := p.Client().CoreV1().Pods(p.namespace).Get(t.Context(), p.pod.Name, metav1.GetOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	type identity struct {
 		pod, container string
 		restarts       int32
@@ -180,8 +181,8 @@ func (p *supervised) wantSameContainer(t *testing.T) {
 	}
 }
 
-// wantStarts waits until the program has said what the README shows, and checks that no value of a Secret is in the log.
-// What the program and liveconfig-exec say comes by two ways, so only the lines of each are in order.
+// wantStarts waits until the program has printed what the README shows, and checks that no value of a Secret is in the log.
+// What the program and liveconfig-exec print comes by two ways, so only the lines of each are in order.
 func (p *supervised) wantStarts(t *testing.T, lines []string) {
 	t.Helper()
 	var want []string
@@ -195,7 +196,7 @@ func (p *supervised) wantStarts(t *testing.T, lines []string) {
 	if len(want) < 4 {
 		t.Fatalf("the README shows %d starts of the program, want one for each step: %q", len(want), lines)
 	}
-	eventually(t, changeTimeout, func() error {
+	expect.Eventually(t, changeTimeout, func() error {
 		logs, err := p.Client().CoreV1().Pods(p.namespace).GetLogs(p.pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 		if err != nil {
 			return err
@@ -250,10 +251,10 @@ func lookAt(pid int) (process, error) {
 	return process{pid, time.Duration(ticks) * tick}, err
 }
 
-// sinceBoot is the time by which the kernel says when processes were started.
+// sinceBoot is the time by which the kernel reports when processes were started.
 func sinceBoot(t *testing.T) time.Duration {
 	t.Helper()
 	var now unix.Timespec
-	must(t, unix.ClockGettime(unix.CLOCK_BOOTTIME, &now))
+	expect.NoError(t, unix.ClockGettime(unix.CLOCK_BOOTTIME, &now))
 	return time.Duration(now.Nano())
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -26,7 +27,7 @@ func TestAReleaseWaitsForFiles(t *testing.T) {
 	r.await(t, "there is a stable copy", func(*corev1.ConfigMap) bool { return true })
 
 	s.scheduleDriver(t, `{"liveconfig.test/nowhere": "yes"}`)
-	eventually(t, goneTimeout, func() error {
+	expect.Eventually(t, goneTimeout, func() error {
 		pids, err := s.Processes("liveconfig-driver")
 		if err == nil && len(pids) > 0 {
 			err = fmt.Errorf("the driver still runs")
@@ -68,13 +69,13 @@ func (r *released) edit(t *testing.T, key, value string) {
 	if apierrors.IsNotFound(err) {
 		_, err = maps.Create(t.Context(), m, metav1.CreateOptions{})
 	}
-	must(t, err)
+	expect.NoError(t, err)
 }
 
 // await waits until the stable copy is so.
 func (r *released) await(t *testing.T, what string, isSo func(*corev1.ConfigMap) bool) (copied *corev1.ConfigMap) {
 	t.Helper()
-	eventually(t, startTimeout, func() (err error) {
+	expect.Eventually(t, startTimeout, func() (err error) {
 		copied, err = r.Client().CoreV1().ConfigMaps(r.namespace).Get(t.Context(), "web"+release.Suffix, metav1.GetOptions{})
 		if err == nil && !isSo(copied) {
 			err = fmt.Errorf("%s is awaited, and the stable copy has the data %v and the annotations %v", what, copied.Data, copied.Annotations)

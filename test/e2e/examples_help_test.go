@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/page"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
@@ -28,13 +29,13 @@ type example struct {
 	dir       string   // Where commands run, with the context's namespace in a kubeconfig.
 	steps     []string // The section's commands that are left, without the last.
 	cleanUp   string   // The last commands of the section.
-	shown     []string // What the section says that is printed.
+	shown     []string // The output in the section.
 }
 
 func (s *site) examplesPage(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Repo(), examplesPage))
-	must(t, err)
+	expect.NoError(t, err)
 	return string(text)
 }
 
@@ -51,9 +52,9 @@ func (s *site) example(t *testing.T, folder, namespace string) *example {
 		site: s, folder: folder, namespace: namespace, dir: t.TempDir(),
 		steps: steps[:last], cleanUp: steps[last], shown: page.Shown(section),
 	}
-	must(t, s.WriteAdminKubeconfig(filepath.Join(e.dir, "kubeconfig")))
+	expect.NoError(t, s.WriteAdminKubeconfig(filepath.Join(e.dir, "kubeconfig")))
 	// The commands are for the root of the checkout, where they must not leave files.
-	must(t, os.Symlink(filepath.Join(s.Repo(), "examples"), filepath.Join(e.dir, "examples")))
+	expect.NoError(t, os.Symlink(filepath.Join(s.Repo(), "examples"), filepath.Join(e.dir, "examples")))
 	e.typeIn(t, "kubectl config set-context --current --namespace="+e.namespace)
 	return e
 }
@@ -72,7 +73,7 @@ func (e *example) typeIn(t *testing.T, commands string) string {
 	t.Helper()
 	script := fmt.Sprintf("cd %q\nexport KUBECONFIG=$PWD/kubeconfig\n%s", e.dir, commands)
 	out, err := e.Shell(t.Context(), script)
-	must(t, err)
+	expect.NoError(t, err)
 	return out
 }
 
@@ -104,7 +105,7 @@ func (e *example) wantAllFilesTyped(t *testing.T) {
 func (e *example) pod(t *testing.T, app string) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		selector := metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + app}
 		pods, err := e.Client().CoreV1().Pods(e.namespace).List(t.Context(), selector)
 		if err != nil {
@@ -123,7 +124,7 @@ func (e *example) pod(t *testing.T, app string) *corev1.Pod {
 // wantLog waits until a pod's log has a text.
 func (s *site) wantLog(t *testing.T, pod *corev1.Pod, text string) {
 	t.Helper()
-	eventually(t, changeTimeout, func() error {
+	expect.Eventually(t, changeTimeout, func() error {
 		logs, err := s.Client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 		if err == nil && !strings.Contains(string(logs), text) {
 			err = fmt.Errorf("the log of %s does not say %q:\n%s", pod.Name, text, logs)
@@ -135,7 +136,7 @@ func (s *site) wantLog(t *testing.T, pod *corev1.Pod, text string) {
 // wantOutput waits until a command in a container prints something.
 func (s *site) wantOutput(t *testing.T, pod *corev1.Pod, container, want string, command ...string) {
 	t.Helper()
-	eventually(t, changeTimeout, func() error {
+	expect.Eventually(t, changeTimeout, func() error {
 		got, err := s.Exec(t.Context(), pod, container, command...)
 		if err == nil && got != want {
 			err = fmt.Errorf("%q in container %q of %s prints %q, want %q", command, container, pod.Name, got, want)
@@ -144,7 +145,7 @@ func (s *site) wantOutput(t *testing.T, pod *corev1.Pod, container, want string,
 	})
 }
 
-// wantRefused checks that a command in a container fails and says why.
+// wantRefused checks that a command in a container fails and prints why.
 func (s *site) wantRefused(t *testing.T, pod *corev1.Pod, container, why string, command ...string) {
 	t.Helper()
 	out, err := s.Exec(t.Context(), pod, container, command...)
@@ -178,8 +179,8 @@ func (s *site) addStranger(t *testing.T, pod *corev1.Pod) {
 		_, err = pods.UpdateEphemeralContainers(t.Context(), pod.Name, pod, metav1.UpdateOptions{})
 		return err
 	})
-	must(t, err)
-	eventually(t, startTimeout, func() error {
+	expect.NoError(t, err)
+	expect.Eventually(t, startTimeout, func() error {
 		got, err := pods.Get(t.Context(), pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return err

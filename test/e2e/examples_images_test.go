@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakeimages"
 )
 
@@ -13,6 +14,6 @@ import (
 func (s *site) importExampleImages(t *testing.T) {
 	t.Helper()
 	images, err := fakeimages.For(filepath.Join(s.Repo(), "examples"))
-	must(t, err)
-	must(t, s.ImportStandIns(t.Context(), images...))
+	expect.NoError(t, err)
+	expect.NoError(t, s.ImportStandIns(t.Context(), images...))
 }

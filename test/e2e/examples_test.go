@@ -14,15 +14,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/page"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
-// exampleCase says what an example comes to.
+// exampleCase is the result of an example.
 type exampleCase struct {
 	// app is the value of app.kubernetes.io/name by which its pod is found.
 	app string
-	// namespace is where the pod is if a manifest says so. Empty: where kubectl's context leads.
+	// namespace is where the pod is if a manifest names one. Empty: where kubectl's context leads.
 	namespace string
 	// user is what the container runs as.
 	user string
@@ -41,7 +42,7 @@ type look struct {
 	secrets map[string]string
 	// owners are uid:gid and mode by path.
 	owners map[string]string
-	// prints are what commands print, log what the program says by itself.
+	// prints are what commands print, log what the program logs by itself.
 	prints map[string]string
 	log    []string
 }
@@ -62,7 +63,7 @@ func TestExamples(t *testing.T) {
 			switch folder {
 			case releaseExample, rolloutExample, pluginExample:
 				e.walkThrough(t, plugin)
-			case envExample: // It has a test of its own.
+			case envExample: // It has a separate test.
 				for len(e.steps) > 0 {
 					e.step(t)
 				}
@@ -78,7 +79,7 @@ func TestExamples(t *testing.T) {
 func (s *site) wantSectionForEachFolder(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(s.Repo(), "examples"))
-	must(t, err)
+	expect.NoError(t, err)
 	var folders []string
 	for _, entry := range entries {
 		if entry.IsDir() {
@@ -127,7 +128,7 @@ func (s *site) cleanUp(t *testing.T, namespace string, all []*example, cases map
 	}
 	const kinds = "pods,deployments,configmaps,secrets,serviceaccounts,roles,rolebindings"
 	const want = "configmap/kube-root-ca.crt\nserviceaccount/default\n" // Kubernetes' own.
-	eventually(t, goneTimeout, func() error {
+	expect.Eventually(t, goneTimeout, func() error {
 		got, err := s.Kubectl(t.Context(), "--namespace="+namespace, "get", kinds, "--output=name")
 		if err == nil && got != want {
 			err = fmt.Errorf("after the clean-up there are\n%swant\n%s", got, want)
@@ -163,7 +164,7 @@ func (e *example) wantSeen(t *testing.T, pod *corev1.Pod, want look) {
 	}
 	for path, name := range want.secrets {
 		secret, err := e.Client().CoreV1().Secrets(e.namespace).Get(t.Context(), name, metav1.GetOptions{})
-		must(t, err)
+		expect.NoError(t, err)
 		e.wantFile(t, pod, "", path, string(secret.Data[filepath.Base(path)]))
 	}
 	for path, owner := range want.owners {

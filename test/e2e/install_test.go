@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -26,29 +27,29 @@ func TestUninstallAndInstallByKustomize(t *testing.T) {
 	s.wantNoDriver(t)
 
 	install, err := s.CodeAfter("deploy/README.md", "With kustomize, by a folder of your own beside the checkout `liveconfig`:")
-	must(t, err)
+	expect.NoError(t, err)
 	checkout := filepath.Join(t.TempDir(), "liveconfig")
-	must(t, os.CopyFS(filepath.Join(checkout, "deploy"), os.DirFS(filepath.Join(s.Repo(), "deploy"))))
+	expect.NoError(t, os.CopyFS(filepath.Join(checkout, "deploy"), os.DirFS(filepath.Join(s.Repo(), "deploy"))))
 	s.run(t, checkout, install)
 	t.Run("a volume", func(t *testing.T) {
 		namespace := s.namespace(t)
-		s.configMap(t, namespace, "web", map[string]string{"key": "old"})
+		s.putConfigMap(t, namespace, "web", map[string]string{"key": "old"})
 		pod := s.start(t, boxPod(namespace, "web", map[string]string{"configMap": "web"}))
-		s.configMap(t, namespace, "web", map[string]string{"key": "new"})
+		s.putConfigMap(t, namespace, "web", map[string]string{"key": "new"})
 		s.wantFile(t, pod, "", mountPath+"/key", "new")
 	})
 	s.wantWords(t, "deploy/README.md", "kubectl delete -k ../my-cluster")
 	s.run(t, checkout, "kubectl delete -k ../my-cluster")
 	s.wantNoDriver(t)
-	must(t, s.Install(t.Context()))
+	expect.NoError(t, s.Install(t.Context()))
 }
 
-// TestPodThatIsDeletedWithoutADriver stays, with what docs/troubleshooting.md says that kubectl prints, and goes when a
+// TestPodThatIsDeletedWithoutADriver stays, with what kubectl prints by docs/troubleshooting.md, and goes when a
 // driver runs again.
 func TestPodThatIsDeletedWithoutADriver(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	namespace := s.namespace(t)
-	s.configMap(t, namespace, "web", map[string]string{"key": "value"})
+	s.putConfigMap(t, namespace, "web", map[string]string{"key": "value"})
 	pod := s.start(t, boxPod(namespace, "web", map[string]string{"configMap": "web"}))
 	s.run(t, s.Repo(), uninstall)
 	s.run(t, s.Repo(), "kubectl delete pod --wait=false --namespace "+namespace+" "+pod.Name)
@@ -59,15 +60,15 @@ func TestPodThatIsDeletedWithoutADriver(t *testing.T) {
 		}
 		return "", err
 	}
-	eventually(t, goneTimeout, func() error {
+	expect.Eventually(t, goneTimeout, func() error {
 		got, err := status()
 		if got != "Completed" && got != "Error" {
 			return errors.Join(err, fmt.Errorf("the pod shows %q, want Completed or Error", got))
 		}
 		return err
 	})
-	must(t, s.Install(t.Context()))
-	eventually(t, goneTimeout, func() error {
+	expect.NoError(t, s.Install(t.Context()))
+	expect.Eventually(t, goneTimeout, func() error {
 		got, err := status()
 		if got != "" {
 			return fmt.Errorf("the pod still shows %s", got)
@@ -86,11 +87,11 @@ func (s *site) run(t testing.TB, folder, script string) {
 	}
 }
 
-// wantWords checks that a page of this repository says what the test is about to do.
+// wantWords checks that a page of this repository has what the test is about to do.
 func (s *site) wantWords(t testing.TB, page string, words ...string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Repo(), page))
-	must(t, err)
+	expect.NoError(t, err)
 	for _, w := range words {
 		if !strings.Contains(string(text), w) {
 			t.Errorf("%s does not say %q", page, w)
@@ -101,7 +102,7 @@ func (s *site) wantWords(t testing.TB, page string, words ...string) {
 // wantNoDriver waits until nothing of the driver's is left in the cluster, and on the node only empty directories.
 func (s *site) wantNoDriver(t testing.TB) {
 	t.Helper()
-	eventually(t, goneTimeout, func() error {
+	expect.Eventually(t, goneTimeout, func() error {
 		kinds := "csidrivers,clusterroles,clusterrolebindings,priorityclasses,namespaces"
 		names, err := s.Kubectl(t.Context(), "get", kinds, "--output=name")
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -38,10 +39,10 @@ func TestLatency(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	namespace := s.namespace(t)
 	number := func(n int) map[string]string { return map[string]string{"number": strconv.Itoa(n)} }
-	s.configMap(t, namespace, "numbers", number(0))
+	s.putConfigMap(t, namespace, "numbers", number(0))
 	pod := s.start(t, watcherPod(namespace))
 	w := s.watchPod(t, pod)
-	must(t, w.until(0))
+	expect.NoError(t, w.until(0))
 
 	sent, took := make([]time.Time, edits+1), make([]time.Duration, 0, edits)
 	ticker := time.NewTicker(editInterval)
@@ -49,10 +50,10 @@ func TestLatency(t *testing.T) {
 	for n := 1; n <= edits; n++ {
 		<-ticker.C
 		sent[n] = time.Now()
-		s.configMap(t, namespace, "numbers", number(n))
+		s.putConfigMap(t, namespace, "numbers", number(n))
 		took = append(took, time.Since(sent[n]))
 	}
-	must(t, w.until(edits))
+	expect.NoError(t, w.until(edits))
 
 	ours, inTree := w.latencies(sent, oursPath), w.latencies(sent, inTreePath)
 	if got, limit := percentile(ours, 50), percentile(inTree, 50); got >= limit {
@@ -86,7 +87,7 @@ func inTreeMap(volume, configMap string) corev1.Volume {
 	return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: source}}
 }
 
-// watcher reads what box watch says in a pod.
+// watcher reads what box watch prints in a pod.
 type watcher struct {
 	lines *bufio.Scanner
 	seen  map[string][]sighting // By file.
@@ -149,7 +150,7 @@ func (w *watcher) last(file string) int {
 	return seen[len(seen)-1].number
 }
 
-// latencies tells for each edit how long it took until a file had it, or a later one.
+// latencies returns for each edit how long it took until a file had it, or a later one.
 func (w *watcher) latencies(sent []time.Time, file string) (all []time.Duration) {
 	for n := 1; n < len(sent); n++ {
 		i := slices.IndexFunc(w.seen[file], func(s sighting) bool { return s.number >= n })

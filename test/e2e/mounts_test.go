@@ -54,8 +54,8 @@ func TestMountsBelowAVolume(t *testing.T) {
 	})
 	s.run(t, s.Repo(), change+"true")
 	namespace := s.namespace(t)
-	s.configMap(t, namespace, "conf", map[string]string{"a": "1"})
-	s.configMap(t, namespace, "app", map[string]string{"a": "1", "b": "1"})
+	s.putConfigMap(t, namespace, "conf", map[string]string{"a": "1"})
+	s.putConfigMap(t, namespace, "app", map[string]string{"a": "1", "b": "1"})
 	before := s.start(t, podWithMountsBelow(namespace, "before"))
 
 	s.run(t, s.Repo(), "kubectl label namespace "+namespace+" liveconfig.internal/volumes=configMaps")
@@ -72,7 +72,7 @@ func TestMountsBelowAVolume(t *testing.T) {
 	}
 
 	s.exec(t, live, "sh", "-c", "echo mine > /etc/app/custom/mine")
-	s.configMap(t, namespace, "app", map[string]string{"a": "2", "b": "2", "overrides.conf": "late"})
+	s.putConfigMap(t, namespace, "app", map[string]string{"a": "2", "b": "2", "overrides.conf": "late"})
 	s.wantFile(t, live, "main", "/etc/app/a", "2")
 	s.wantFile(t, live, "main", "/etc/file", "2")
 	s.wantFile(t, live, "main", "/etc/app/custom/mine", "mine\n")
@@ -80,7 +80,7 @@ func TestMountsBelowAVolume(t *testing.T) {
 	driver := s.driverPod(t)
 	s.run(t, s.Repo(), "kubectl --namespace "+driverNamespace+" delete pod "+driver)
 	s.awaitDriverAfter(t, driver)
-	s.configMap(t, namespace, "app", map[string]string{"a": "3", "b": "3"})
+	s.putConfigMap(t, namespace, "app", map[string]string{"a": "3", "b": "3"})
 	s.wantFile(t, live, "main", "/etc/app/b", "3")
 	s.wantFile(t, live, "main", "/etc/file", "3")
 	s.wantFile(t, live, "main", "/etc/app/deep/custom/mine", "mine\n")

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/nodetaint"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -28,7 +29,7 @@ func TestNewNode(t *testing.T) {
 	})
 	s.run(t, s.Repo(), change+"true")
 	namespace := s.namespace(t)
-	s.configMap(t, namespace, "web", map[string]string{"key": "value"})
+	s.putConfigMap(t, namespace, "web", map[string]string{"key": "value"})
 	s.deploy(t, namespace)
 
 	untainted := s.renew(t, namespace)
@@ -65,7 +66,7 @@ func (s *site) deploy(t *testing.T, namespace string) {
 // awaitWeb waits for the pod of the Deployment.
 func (s *site) awaitWeb(t *testing.T, namespace string) (pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, 2*startTimeout, func() error {
+	expect.Eventually(t, 2*startTimeout, func() error {
 		pods, err := s.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 		if err != nil {
 			return err

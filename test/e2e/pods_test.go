@@ -14,7 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/pace"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -27,28 +28,6 @@ const (
 	goneTimeout = 90 * time.Second
 )
 
-// lookInterval spares the API server, whose work takes from what is waited for.
-const lookInterval = 50 * time.Millisecond
-
-// eventually calls check until it returns nil, and fails the test with its last error when that takes too long.
-func eventually(t testing.TB, within time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.After(pace.Within(within))
-	ticker := time.NewTicker(pace.Within(lookInterval))
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("after %s: %v", within, err)
-		}
-	}
-}
-
 // namespace makes a namespace for a test. When the test ends the namespace is deleted, and the test fails unless its pods
 // go and leave nothing on the node.
 func (s *site) namespace(t *testing.T) string {
@@ -56,7 +35,7 @@ func (s *site) namespace(t *testing.T) string {
 	name := "e2e-" + rand.String(6)
 	namespaces := s.Client().CoreV1().Namespaces()
 	_, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	s.awaitDefaults(t, name)
 	t.Cleanup(func() {
 		ctx := context.Background()
@@ -75,7 +54,7 @@ func (s *site) namespace(t *testing.T) string {
 // awaitDefaults waits for what the controller manager puts into a new namespace, and pods need.
 func (s *site) awaitDefaults(t *testing.T, namespace string) {
 	t.Helper()
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		_, err := s.Client().CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -103,7 +82,7 @@ func (s *site) wantPodsGone(t *testing.T, namespace string) {
 	if err := pods.DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		t.Error(err)
 	}
-	eventually(t, goneTimeout, func() error {
+	expect.Eventually(t, goneTimeout, func() error {
 		left, err := pods.List(ctx, metav1.ListOptions{})
 		if err == nil && len(left.Items) > 0 {
 			err = fmt.Errorf("%d pods are still there, such as %s", len(left.Items), left.Items[0].Name)
@@ -118,7 +97,7 @@ func (s *site) wantPodsGone(t *testing.T, namespace string) {
 // wantNothingOf checks that a pod that is gone has left neither a mount nor a directory nor a record.
 func (s *site) wantNothingOf(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, goneTimeout, func() error {
+	expect.Eventually(t, goneTimeout, func() error {
 		mounts, err := s.Mounts(string(pod.UID))
 		if err == nil && len(mounts) > 0 {
 			err = fmt.Errorf("mounts of pod %s are left: %s", pod.Name, strings.Join(mounts, "\n"))
@@ -138,7 +117,7 @@ func (s *site) wantNothingOf(t *testing.T, pod *corev1.Pod) {
 func (s *site) create(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	created, err := s.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	return created
 }
 
@@ -152,7 +131,7 @@ func (s *site) start(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 func (s *site) awaitReady(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	var got *corev1.Pod
-	eventually(t, startTimeout, func() (err error) {
+	expect.Eventually(t, startTimeout, func() (err error) {
 		if got, err = s.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -161,7 +140,7 @@ func (s *site) awaitReady(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	return got
 }
 
-// ready says why a pod is not ready, if it is not.
+// ready returns why a pod is not ready, if it is not.
 func ready(pod *corev1.Pod) error {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil {
@@ -179,7 +158,7 @@ func (s *site) delete(t testing.TB, pod *corev1.Pod) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	eventually(t, goneTimeout, func() error {
+	expect.Eventually(t, goneTimeout, func() error {
 		got, err := pods.Get(t.Context(), pod.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err) || err == nil && got.UID != pod.UID:
@@ -195,14 +174,14 @@ func (s *site) delete(t testing.TB, pod *corev1.Pod) {
 func (s *site) exec(t testing.TB, pod *corev1.Pod, command ...string) string {
 	t.Helper()
 	out, err := s.Exec(t.Context(), pod, "", command...)
-	must(t, err)
+	expect.NoError(t, err)
 	return out
 }
 
 // wantFile waits until a file in a container has a content.
 func (s *site) wantFile(t testing.TB, pod *corev1.Pod, container, path, want string) {
 	t.Helper()
-	eventually(t, changeTimeout, func() error {
+	expect.Eventually(t, changeTimeout, func() error {
 		got, err := s.Exec(t.Context(), pod, container, "cat", path)
 		if err == nil && got != want {
 			err = fmt.Errorf("%s in container %q of %s has %q, want %q", path, container, pod.Name, got, want)
@@ -214,7 +193,7 @@ func (s *site) wantFile(t testing.TB, pod *corev1.Pod, container, path, want str
 // wantEvent waits for an Event on a pod whose message has a text.
 func (s *site) wantEvent(t testing.TB, pod *corev1.Pod, reason, text string) {
 	t.Helper()
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		selector := "involvedObject.uid=" + string(pod.UID) + ",reason=" + reason
 		events, err := s.Client().CoreV1().Events(pod.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
 		if err != nil {
@@ -231,16 +210,10 @@ func (s *site) wantEvent(t testing.TB, pod *corev1.Pod, reason, text string) {
 	})
 }
 
-// configMap makes a ConfigMap, or gives one that exists other data.
-func (s *site) configMap(t testing.TB, namespace, name string, data map[string]string) {
+// putConfigMap makes a ConfigMap, or gives one that exists other data.
+func (s *site) putConfigMap(t testing.TB, namespace, name string, data map[string]string) {
 	t.Helper()
-	maps := s.Client().CoreV1().ConfigMaps(namespace)
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
-	_, err := maps.Update(t.Context(), object, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = maps.Create(t.Context(), object, metav1.CreateOptions{})
-	}
-	must(t, err)
+	expect.NoError(t, fixture.Put(t.Context(), s.Client().CoreV1().ConfigMaps(namespace), fixture.ConfigMap(name, data)))
 }
 
 // The place of the volume of [boxPod] in its container.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/install"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
@@ -43,7 +44,7 @@ func TestAnEditThatTheProgramRefuses(t *testing.T) {
 // wantAnswer waits until the program of a pod works with a content.
 func (s *site) wantAnswer(t *testing.T, pod *corev1.Pod, want string) {
 	t.Helper()
-	eventually(t, changeTimeout, func() error {
+	expect.Eventually(t, changeTimeout, func() error {
 		got, err := s.Exec(t.Context(), pod, "main", "wget", "-qO-", "http://127.0.0.1:8080/")
 		if err == nil && got != want {
 			err = fmt.Errorf("the program works with %q, want %q", got, want)

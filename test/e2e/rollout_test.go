@@ -17,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -38,7 +40,7 @@ func (s *site) withController(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		eventually(t, goneTimeout, func() error {
+		expect.Eventually(t, goneTimeout, func() error {
 			pods, err := s.controllerPods(ctx)
 			if err == nil && len(pods) > 0 {
 				err = fmt.Errorf("%d pods of the controller are still there", len(pods))
@@ -46,7 +48,7 @@ func (s *site) withController(t *testing.T) {
 			return err
 		})
 	})
-	must(t, s.InstallController(t.Context()))
+	expect.NoError(t, s.InstallController(t.Context()))
 	pods, err := s.controllerPods(t.Context())
 	if err != nil || len(pods) == 0 {
 		t.Fatalf("the controller's pods are %v, %v", pods, err)
@@ -160,21 +162,21 @@ func TestRevisionsHaveTheirConfigOnANode(t *testing.T) {
 	r.wantPods(t, map[string]int{"first": 2})
 }
 
-// rollouts are of one Deployment, app, with a ConfigMap and a Secret of that name, which say the same word.
+// rollouts are of one Deployment, app, with a ConfigMap and a Secret of that name, which have the same word.
 type rollouts struct {
 	*site
 
 	namespace string
-	// configs has the annotation of a pod template by the word that its copies say.
+	// configs has the annotation of a pod template by the word in its copies.
 	configs map[string]string
 }
 
-// wantPods waits until that many pods say each word and there are no others, and returns them. No pod may ever hear two
+// wantPods waits until that many pods have each word and there are no others, and returns them. No pod may ever hear two
 // words, nor any other word than the first that a pod with the same copies has heard.
 func (r *rollouts) wantPods(t *testing.T, want map[string]int) []*corev1.Pod {
 	t.Helper()
 	var found []*corev1.Pod
-	eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		pods, err := r.Client().CoreV1().Pods(r.namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -197,7 +199,7 @@ func (r *rollouts) wantPods(t *testing.T, want map[string]int) []*corev1.Pod {
 	return found
 }
 
-// word returns what a pod says, or why that is not known.
+// word returns the word of a pod, or why that is not known.
 func (r *rollouts) word(t *testing.T, pod *corev1.Pod) (string, error) {
 	t.Helper()
 	config := pod.Annotations["liveconfig.internal/config"]
@@ -224,7 +226,7 @@ func (r *rollouts) word(t *testing.T, pod *corev1.Pod) (string, error) {
 func (r *rollouts) revisions(t *testing.T) map[string]string {
 	t.Helper()
 	list, err := r.Client().AppsV1().ReplicaSets(r.namespace).List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	numbers := map[string]string{}
 	for _, set := range list.Items {
 		config := set.Spec.Template.Annotations["liveconfig.internal/config"]
@@ -247,20 +249,20 @@ func (r *rollouts) mayReadSecrets(t *testing.T) {
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "default", Namespace: r.namespace}},
 	}, metav1.CreateOptions{})
-	must(t, errors.Join(errOfRole, errOfBinding))
+	expect.NoError(t, errors.Join(errOfRole, errOfBinding))
 }
 
-// edit has both objects say a word.
+// edit writes a word into both objects.
 func (r *rollouts) edit(t *testing.T, word string) {
 	t.Helper()
-	r.configMap(t, r.namespace, "app", map[string]string{"word": word})
+	r.putConfigMap(t, r.namespace, "app", map[string]string{"word": word})
 	secrets := r.Client().CoreV1().Secrets(r.namespace)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, StringData: map[string]string{"word": word}}
+	secret := fixture.Secret("app", map[string]string{"word": word})
 	_, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = secrets.Create(t.Context(), secret, metav1.CreateOptions{})
 	}
-	must(t, err)
+	expect.NoError(t, err)
 }
 
 // deployment is one whose pods get the word in six ways, and are not ready with one word.

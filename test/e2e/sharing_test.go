@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -44,7 +45,7 @@ done`
 func TestReplicasShareOneFileSystem(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	namespace := s.namespace(t)
-	s.configMap(t, namespace, "shared", map[string]string{"version": "0"})
+	s.putConfigMap(t, namespace, "shared", map[string]string{"version": "0"})
 	pod := crowdPod(namespace, "", inline("config", map[string]string{"configMap": "shared"}))
 	labels := map[string]string{"app": "web"}
 	deployment := &appsv1.Deployment{
@@ -74,7 +75,7 @@ func TestReplicasShareOneFileSystem(t *testing.T) {
 	t.Attr("sharing/edits-meanwhile", strconv.Itoa(edits))
 	for _, pod := range second {
 		path := filepath.Join(s.VolumeDir(pod, "config"), "version")
-		eventually(t, changeTimeout, func() error {
+		expect.Eventually(t, changeTimeout, func() error {
 			got, err := os.ReadFile(path)
 			if err == nil && string(got) != strconv.Itoa(edits) {
 				err = fmt.Errorf("the volume of %s has %q, want %d", pod.Name, got, edits)
@@ -89,7 +90,7 @@ func TestReplicasShareOneFileSystem(t *testing.T) {
 		s.wantNothingOf(t, pod)
 	}
 	s.wantRecords(t)
-	must(t, api.Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	expect.NoError(t, api.Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	s.disperse(t, namespace, second)
 	s.wantNoVolumes(t)
 }
@@ -97,7 +98,7 @@ func TestReplicasShareOneFileSystem(t *testing.T) {
 // awaitReplicas waits until all pods of the Deployment are ready and none of the earlier ones is left.
 func (s *site) awaitReplicas(t *testing.T, namespace string, earlier []*corev1.Pod) (pods []*corev1.Pod) {
 	t.Helper()
-	eventually(t, crowdTimeout, func() error {
+	expect.Eventually(t, crowdTimeout, func() error {
 		list, err := s.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 		if err != nil {
 			return err
@@ -127,7 +128,7 @@ func (s *site) wantOneFileSystem(t *testing.T, pods []*corev1.Pod) {
 	for _, pod := range pods {
 		s.wantOneMount(t, pod)
 		var st syscall.Stat_t
-		must(t, syscall.Stat(s.VolumeDir(pod, "config"), &st))
+		expect.NoError(t, syscall.Stat(s.VolumeDir(pod, "config"), &st))
 		devices[st.Dev] = append(devices[st.Dev], pod.Name)
 	}
 	if len(devices) != 1 {
@@ -143,7 +144,7 @@ func (s *site) wantOneFileSystem(t *testing.T, pods []*corev1.Pod) {
 func (s *site) wantReaders(t *testing.T, namespace string) {
 	t.Helper()
 	list, err := s.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
-	must(t, err)
+	expect.NoError(t, err)
 	for _, pod := range list.Items {
 		for _, c := range pod.Status.ContainerStatuses {
 			if c.RestartCount > 0 {
@@ -192,7 +193,7 @@ func (s *site) edit(t *testing.T, namespace, name string) (stop func() int) {
 func (s *site) wantNoFailedMounts(t *testing.T, namespace string) {
 	t.Helper()
 	events, err := s.Client().CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=FailedMount"})
-	must(t, err)
+	expect.NoError(t, err)
 	for _, e := range events.Items {
 		t.Errorf("%s of %s: %s", e.Reason, e.InvolvedObject.Name, e.Message)
 	}

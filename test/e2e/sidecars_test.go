@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -28,7 +29,7 @@ kubectl -n liveconfig-system rollout status daemonset/liveconfig-driver`)
 	upgrade("--set registrar.enabled=true,livenessProbe.enabled=true")
 	defer upgrade("--set registrar.enabled=false,livenessProbe.enabled=false")
 	driver, err := s.Client().CoreV1().Pods(driverNamespace).Get(t.Context(), s.driverPod(t), metav1.GetOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	if got := len(driver.Spec.Containers); got != 3 {
 		t.Errorf("the driver's pod has %d containers, want 3", got)
 	}
@@ -56,7 +57,7 @@ func (s *site) importSidecars(t *testing.T) {
 		t.Fatalf("build the sidecars: %v\n%s", err, output)
 	}
 	text, err := os.ReadFile(filepath.Join(s.Repo(), "deploy/chart/values.yaml"))
-	must(t, err)
+	expect.NoError(t, err)
 	var values map[string]struct {
 		Image struct{ Repository, Tag string }
 	}
@@ -72,5 +73,5 @@ func (s *site) importSidecars(t *testing.T) {
 	if len(images) != 2 {
 		t.Fatalf("the chart's values name %d images of sidecars, want 2", len(images))
 	}
-	must(t, s.ImportStandIns(t.Context(), images...))
+	expect.NoError(t, s.ImportStandIns(t.Context(), images...))
 }

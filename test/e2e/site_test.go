@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/install"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
@@ -30,7 +31,7 @@ var current struct {
 // site is a node with the driver installed.
 type site struct{ *kit.Installation }
 
-// on returns a node with a container runtime, and with the driver installed as the README says. One with another runtime is
+// on returns a node with a container runtime, and with the driver installed as in the README. One with another runtime is
 // stopped first. A test that fails may leave the node in any state, so it is the last one of its node.
 func on(t *testing.T, runtime realnode.Runtime) *site {
 	t.Helper()
@@ -112,7 +113,7 @@ func (s *site) driverPod(t testing.TB) string {
 func (s *site) driverPodWithin(t testing.TB, timeout time.Duration) string {
 	t.Helper()
 	var name string
-	eventually(t, timeout, func() error {
+	expect.Eventually(t, timeout, func() error {
 		pods, err := s.Client().CoreV1().Pods("liveconfig-system").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // steady are pods that read their files all the time, while something happens to the node.
@@ -44,7 +46,7 @@ func (s *site) steadyPods(t *testing.T) *steady {
 func (st *steady) edit(t testing.TB) {
 	t.Helper()
 	st.version++
-	st.configMap(t, st.namespace, "content", map[string]string{"version": strconv.Itoa(st.version)})
+	st.putConfigMap(t, st.namespace, "content", map[string]string{"version": strconv.Itoa(st.version)})
 }
 
 // check wants that all pods see the content, that none has ever lost a file, and that each volume is mounted once.
@@ -66,11 +68,11 @@ func (st *steady) goOn(t testing.TB) {
 	st.check(t)
 }
 
-// wantHeld reads what the pod has to say of its file.
+// wantHeld reads what the pod prints about its file.
 func (st *steady) wantHeld(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	var text string
-	eventually(t, startTimeout, func() error { // It may have been started just now.
+	expect.Eventually(t, startTimeout, func() error { // It may have been started just now.
 		logs, err := st.Client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 		if err == nil && len(logs) == 0 {
 			err = fmt.Errorf("pod %s says nothing yet", pod.Name)
@@ -91,7 +93,7 @@ func (s *site) wantOneMount(t testing.TB, pod *corev1.Pod) {
 			continue
 		}
 		mounts, err := s.Mounts(string(pod.UID) + "/volumes/kubernetes.io~csi/" + v.Name + "/mount ")
-		must(t, err)
+		expect.NoError(t, err)
 		if len(mounts) != 1 {
 			t.Fatalf("volume %s of pod %s has %d mounts, want 1:\n%s", v.Name, pod.Name, len(mounts), strings.Join(mounts, "\n"))
 		}
@@ -101,7 +103,7 @@ func (s *site) wantOneMount(t testing.TB, pod *corev1.Pod) {
 // wantRecords waits until the driver has a record for each live volume, and no other.
 func (s *site) wantRecords(t testing.TB) {
 	t.Helper()
-	eventually(t, goneTimeout, func() error {
+	expect.Eventually(t, goneTimeout, func() error {
 		want, err := s.liveVolumes(t.Context())
 		if err != nil {
 			return err
@@ -144,13 +146,13 @@ func (s *site) killDriver(t testing.TB) {
 func (s *site) killInPods(t testing.TB, program string) {
 	t.Helper()
 	pids, err := s.Processes(program)
-	must(t, err)
+	expect.NoError(t, err)
 	if len(pids) != 1 {
 		t.Fatalf("%s runs %d times on the node, want once", program, len(pids))
 	}
 	process, err := os.FindProcess(pids[0])
-	must(t, err)
-	must(t, process.Kill())
+	expect.NoError(t, err)
+	expect.NoError(t, process.Kill())
 }
 
 // wantOnTheNode reads a pod's file as the node sees it.

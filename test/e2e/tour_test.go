@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/page"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
@@ -17,12 +18,12 @@ func TestTour(t *testing.T) {
 	s.importExampleImages(t)
 	s.withController(t)
 	printed, err := s.Shell(t.Context(), fmt.Sprintf("export PATH=%q:$PATH\ntest/e2e/tour.sh", s.buildPlugin(t)))
-	must(t, err)
+	expect.NoError(t, err)
 	if testing.Verbose() {
 		t.Log(printed)
 	}
 	text, err := os.ReadFile(filepath.Join(s.Repo(), "test", "e2e", "TOUR.md"))
-	must(t, err)
+	expect.NoError(t, err)
 	wantInOrder(t, printed, page.Shown(string(text)))
 	for _, namespace := range []string{"liveconfig-tour", "shop", "certs"} {
 		s.wantNoNamespace(t, namespace)

@@ -1,5 +1,6 @@
 // Package fleet tests the plugin as users have it with the pods of a large cluster: a real API server, and drivers that only
-// answer. It does not know what single pods look like: that is up to test/cli.
+// answer. It does not know what single pods look like: that is up to test/cli. Its pods do nothing, so it needs no test/kit/fakenodes,
+// which plays what happens to pods, and its nodes watch nothing, so it needs no test/scale/fleet.
 package fleet
 
 import (
@@ -93,7 +94,7 @@ func read(t *testing.T, name string) string {
 // fleet is a cluster with many pods, and the plugin that looks at them.
 type fleet struct {
 	c          *cluster.Cluster
-	nodes      *kubelets
+	nodes      *drivers
 	program    string
 	kubeconfig string
 }
@@ -101,7 +102,7 @@ type fleet struct {
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	begin, c := time.Now(), cluster.ForTest(t)
-	f := &fleet{c: c, nodes: newKubelets(t, c), program: environment.Plugin(t), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	f := &fleet{c: c, nodes: newDrivers(t, c), program: environment.Plugin(t), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	if err := c.WriteAdminKubeconfig(f.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,11 @@ func newFleet(t *testing.T) *fleet {
 	many.SetLimit(16)
 	for i := range fleetNodes {
 		node := fmt.Sprintf("node-%02d", i)
-		f.nodes.add(t, node)
+		if i < fleetNodes-1 {
+			f.nodes.add(t, node)
+		} else {
+			f.nodes.Add(t, node, nobody)
+		}
 		many.Go(func() error { return f.fill(t, node, i, sources) })
 	}
 	if err := many.Wait(); err != nil {
@@ -144,7 +149,7 @@ func (f *fleet) makeSources(t *testing.T) map[string]statusz.Version {
 	return versions
 }
 
-// fill makes the pods of a node, and has its driver report them. The last node's driver does not answer. On the first two
+// fill makes the pods of a node, and has its driver report them. On the first two
 // nodes pods lag: on one of them, which has an older driver, since the driver has not heard of an edit.
 func (f *fleet) fill(t *testing.T, node string, number int, sources map[string]statusz.Version) error {
 	t.Helper()
@@ -164,9 +169,7 @@ func (f *fleet) fill(t *testing.T, node string, number int, sources map[string]s
 		}
 		report.Volumes = append(report.Volumes, volumeOf(pod, source, sources[namespace+"/"+source], number))
 	}
-	if number < fleetNodes-1 {
-		f.nodes.set(report)
-	}
+	f.nodes.set(report)
 	return nil
 }
 
@@ -274,10 +277,14 @@ func (f *fleet) requests(t *testing.T, since time.Time) int {
 	if diff := cmp.Diff(most, count); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	for node, asked := range f.nodes.forget() {
-		if asked != 1 {
-			t.Errorf("node %s was asked %d times, want once", node, asked)
+	asked := f.nodes.Forget()
+	for node, times := range asked {
+		if times != 1 {
+			t.Errorf("node %s was asked %d times, want once", node, times)
 		}
+	}
+	if len(asked) != fleetNodes {
+		t.Errorf("%d nodes were asked, want %d", len(asked), fleetNodes)
 	}
 	return pages + drivers + sources + fleetNodes
 }

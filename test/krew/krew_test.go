@@ -54,7 +54,7 @@ type krewFile struct {
 }
 
 // TestKrewManifest packs the plugin as a release does, with programs that stand for those of other platforms, and checks the
-// manifest by Krew's rules: its fields, and that each archive has the digest and the files that are said of it.
+// manifest by Krew's rules: its fields, and that each archive has the digest and the files that the manifest names.
 func TestKrewManifest(t *testing.T) {
 	t.Parallel()
 	programs, out := t.TempDir(), t.TempDir()
@@ -83,7 +83,7 @@ func TestKrewManifest(t *testing.T) {
 	}
 }
 
-// checkPlatform checks what a manifest says of a platform, by the archive, and returns which it is.
+// checkPlatform checks what a manifest has for a platform, by the archive, and returns which it is.
 func checkPlatform(t *testing.T, dir string, platform krewPlatform) string {
 	t.Helper()
 	if _, err := metav1.LabelSelectorAsSelector(platform.Selector); err != nil {
@@ -170,7 +170,7 @@ func TestKrewPackRefusesWhatIsNoVersion(t *testing.T) {
 	}
 }
 
-// TestKrewTemplate holds what Krew says of names and versions, and that nothing of the template is left when it is filled in.
+// TestKrewTemplate holds Krew's rules for names and versions, and that nothing of the template is left when it is filled in.
 func TestKrewTemplate(t *testing.T) {
 	t.Parallel()
 	repo, err := environment.Repo()

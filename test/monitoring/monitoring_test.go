@@ -1,5 +1,5 @@
 // Package monitoring tests what deploy/monitoring offers to operators who watch drivers and the rollout controller: the alert
-// rules do what they say, and rules and dashboard speak of metrics that there are.
+// rules do what they describe, and rules and dashboard speak of metrics that there are.
 package monitoring
 
 import (
@@ -101,7 +101,7 @@ func TestTheOperatorsObjectHasTheSameRules(t *testing.T) {
 	}
 }
 
-// TestEachAlertHelps: it says how bad it is, what it means and where to read on, and has a test.
+// TestEachAlertHelps: it has its severity, what it means and where to read on, and has a test.
 func TestEachAlertHelps(t *testing.T) {
 	t.Parallel()
 	tests := string(read(t, "testdata/rules_test.yaml"))
@@ -242,7 +242,7 @@ func golden(t *testing.T) []string {
 }
 
 // TestOnlyMetricsThatThereAreAreUsed by rules and panels, and only kinds that there are. Those of the controller have a
-// test of their own.
+// separate test.
 func TestOnlyMetricsThatThereAreAreUsed(t *testing.T) {
 	t.Parallel()
 	known := golden(t)

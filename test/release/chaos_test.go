@@ -22,6 +22,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
@@ -107,11 +108,11 @@ func (o *oracle) createGroup(ofWeb, ofTLS string) {
 	_, err := o.ConfigMaps().Create(o.T.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{release.Annotation: ofWeb}}, Data: webData(1),
 	}, metav1.CreateOptions{})
-	must(o.T, err)
+	expect.NoError(o.T, err)
 	_, err = o.Cluster.Client().CoreV1().Secrets(o.Namespace).Create(o.T.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: tlsName, Annotations: map[string]string{release.Annotation: ofTLS}}, StringData: tlsData(1),
 	}, metav1.CreateOptions{})
-	must(o.T, err)
+	expect.NoError(o.T, err)
 	o.eventually(o.haveCopies)
 }
 
@@ -220,13 +221,13 @@ func (c *chaos) restartDriver() {
 }
 
 func (c *chaos) outage() {
-	must(c.T, c.Cluster.KillAPIServer())
+	expect.NoError(c.T, c.Cluster.KillAPIServer())
 	milliseconds := soak.Rounds(500, c.random.IntN(5000))
 	if c.random.IntN(10) == 0 {
 		milliseconds = soak.Rounds(500, 60_000) // As long as an upgrade of the control plane may take.
 	}
 	<-time.After(time.Duration(milliseconds) * time.Millisecond)
-	must(c.T, c.Cluster.StartAPIServer(c.T.Context()))
+	expect.NoError(c.T, c.Cluster.StartAPIServer(c.T.Context()))
 }
 
 // person promotes, reverts or freezes what is under way, as the plugin does.
@@ -235,7 +236,7 @@ func (c *chaos) person() {
 	writer := stable.Writer{Client: c.Cluster.Client(), Manager: "somebody"}
 	for range 10 {
 		u, objects, err := c.unit()
-		must(c.T, err)
+		expect.NoError(c.T, err)
 		d := plan.Promotion(u, reason)
 		if what > 0 {
 			d = plan.End(u, []release.State{release.Reverted, release.Frozen}[what-1], reason)
@@ -291,7 +292,7 @@ func (c *chaos) unit() (u plan.Unit, objects [][2]stable.Object, err error) {
 // wantNumbers waits until all pods have the last edits.
 func (c *chaos) wantNumbers() {
 	c.T.Helper()
-	environment.Eventually(c.T, 2*soon, func() error {
+	expect.Eventually(c.T, 2*soon, func() error {
 		for _, pod := range c.pods {
 			err := errors.Join(c.Holds(pod, "a", strconv.Itoa(c.numbers["web"])), c.Holds(pod, "b", strconv.Itoa(c.numbers[tlsName])))
 			if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
@@ -66,7 +67,7 @@ func newCrowd(t *testing.T, annotation string) *crowd {
 	for i := range c.pods {
 		making.Go(func() error { return c.add(t.Context(), i) })
 	}
-	must(t, making.Wait())
+	expect.NoError(t, making.Wait())
 	t.Cleanup(c.clear)
 	return c
 }
@@ -113,7 +114,7 @@ func (c *crowd) with(value string) []*member {
 func (c *crowd) await(value string, want int, since time.Time) time.Duration {
 	c.T.Helper()
 	var took time.Duration
-	environment.Eventually(c.T, soon, func() error {
+	expect.Eventually(c.T, soon, func() error {
 		if got := len(c.with(value)); got != want {
 			return fmt.Errorf("%d pods have %s, want %d", got, value, want)
 		}
@@ -197,7 +198,7 @@ func TestACrowd(t *testing.T) {
 	}
 	c.wantNoRestart()
 	for m := range reached {
-		must(t, c.writeStatus(t.Context(), m.Name, corev1.ConditionTrue, 0))
+		expect.NoError(t, c.writeStatus(t.Context(), m.Name, corev1.ConditionTrue, 0))
 	}
 
 	c.edit("web", map[string]string{"a": "3"})
@@ -213,7 +214,7 @@ func TestACrowd(t *testing.T) {
 func (c *crowd) wantNoRestart() {
 	c.T.Helper()
 	pods, err := c.Cluster.Client().CoreV1().Pods(c.Namespace).List(c.T.Context(), metav1.ListOptions{})
-	must(c.T, err)
+	expect.NoError(c.T, err)
 	uids := map[types.UID]bool{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]

@@ -13,6 +13,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	releases "github.com/liveconfig-csi/liveconfig/pkg/release/controller"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -32,7 +33,7 @@ func TestHostileAnnotations(t *testing.T) {
 			_, err := s.ConfigMaps().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprint(name, i), Annotations: map[string]string{release.Annotation: text},
 			}}, metav1.CreateOptions{})
-			must(t, err)
+			expect.NoError(t, err)
 		}
 	}
 	s.start()
@@ -77,7 +78,7 @@ func TestHostileCopies(t *testing.T) {
 		value := fmt.Sprint(i + 1)
 		start := time.Now()
 		bystander.UpdateConfigMap("web", map[string]string{"a": value})
-		environment.Eventually(t, soon, func() error { return bystander.Holds(pod, "a", value) })
+		expect.Eventually(t, soon, func() error { return bystander.Holds(pod, "a", value) })
 		delays = append(delays, time.Since(start))
 		bystander.Get("/healthz")
 	}
@@ -109,6 +110,6 @@ func createHostile(t *testing.T, b *kit.Fixture, i int) {
 		{ObjectMeta: metav1.ObjectMeta{Name: hostileName(i), Annotations: map[string]string{release.Annotation: ""}}, Data: data},
 	} {
 		_, err := b.ConfigMaps().Create(t.Context(), m, metav1.CreateOptions{})
-		must(t, err)
+		expect.NoError(t, err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	releases "github.com/liveconfig-csi/liveconfig/pkg/release/controller"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/memcg"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -54,7 +55,7 @@ validate:
 	m, err := s.ConfigMaps().Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{release.Annotation: annotation}}, Data: valid,
 	}, metav1.CreateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	s.wantState("", 0)
 	s.replicas(2, web)
 	seed := rand.Uint64()
@@ -91,7 +92,7 @@ validate:
 		}
 		spoil[kind%len(spoil)](m.Data)
 		m, err = s.ConfigMaps().Update(t.Context(), m, metav1.UpdateOptions{})
-		must(t, err)
+		expect.NoError(t, err)
 		if i%10 != 0 {
 			continue // The next edit comes before anybody has looked at this one, or while they do.
 		}
@@ -106,7 +107,7 @@ validate:
 	m.Data = valid
 	m.Data["a"] = environment.Marked("3")
 	_, err = s.ConfigMaps().Update(t.Context(), m, metav1.UpdateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	s.wantState(release.Progressing, 1)
 	s.wantValues("a", map[string]int{"3": 2})
 }
@@ -119,7 +120,7 @@ func (s *site) limit() {
 		s.T.Logf("the controller runs in no small container: %v", err)
 		return
 	}
-	must(s.T, err)
+	expect.NoError(s.T, err)
 	launcher := append(group.Launcher(), s.binary)
 	s.binary, s.before = launcher[0], launcher[1:]
 	s.T.Cleanup(func() {
@@ -127,7 +128,7 @@ func (s *site) limit() {
 		if kills, err := group.Kills(); err != nil || kills > 0 {
 			s.T.Errorf("the kernel has killed %d processes of the controller's container, %v", kills, err)
 		}
-		must(s.T, group.Remove())
+		expect.NoError(s.T, group.Remove())
 	})
 }
 
@@ -148,11 +149,11 @@ func (s *site) wantRefusal(m *corev1.ConfigMap) {
 func certificate(t *testing.T, validFor time.Duration) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
-	must(t, err)
+	expect.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(validFor)}
 	der, err := x509.CreateCertificate(crand.Reader, template, template, private.Public(), private)
-	must(t, err)
+	expect.NoError(t, err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
+	expect.NoError(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
@@ -65,7 +66,7 @@ func (k *killer) killLocked() {
 // until starts the controller whenever it was killed, until something is so.
 func (k *killer) until(check func() error) {
 	k.T.Helper()
-	environment.Eventually(k.T, 6*soon, func() error {
+	expect.Eventually(k.T, 6*soon, func() error {
 		k.mu.Lock()
 		isDead := k.running == nil
 		k.mu.Unlock()
@@ -150,7 +151,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 	front := network.NewFront(t, s.Cluster)
 	direct := s.kubeconfig
 	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, front.Kubeconfig(direct, s.kubeconfig))
+	expect.NoError(t, front.Kubeconfig(direct, s.kubeconfig))
 	isObject := func(r network.Request) bool {
 		return (r.Resource == "configmaps" || r.Resource == "secrets") && r.Namespace == s.Namespace
 	}
@@ -167,11 +168,11 @@ func TestKilledAtEachWrite(t *testing.T) {
 	_, err := s.ConfigMaps().Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{release.Annotation: annotation}}, Data: webData(1),
 	}, metav1.CreateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	_, err = s.Cluster.Client().CoreV1().Secrets(s.Namespace).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: tlsName, Annotations: map[string]string{release.Annotation: annotation}}, StringData: tlsData(1),
 	}, metav1.CreateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	k.until(k.haveCopies)
 	k.replicas(6, both)
 	ctx, stop := context.WithCancel(t.Context())
@@ -204,7 +205,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 	k.judge()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	must(t, k.err)
+	expect.NoError(t, k.err)
 	// Two copies, and for each object two steps and the promotion, a step and the revert, two steps and the promotion.
 	if least := 2 + 2*(3+2+3); k.lost < least || k.done < least {
 		t.Errorf("the controller was killed before %d writes and after %d, want at least %d", k.lost, k.done, least)

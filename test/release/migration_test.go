@@ -32,6 +32,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -98,7 +99,7 @@ func TestStorageMigration(t *testing.T) {
 		patch := strings.ReplaceAll(`{"metadata": {"annotations": {"`+release.Annotation+`": "{GROUPsteps: [1], pause: 1s}"}}}`,
 			"GROUP", map[string]string{"map": "group: both, "}[name])
 		_, err := m.ConfigMaps().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		must(t, err)
+		expect.NoError(t, err)
 	}
 	m.patchSecret(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 		release.Annotation: "{group: both, steps: [1], pause: 1s}",
@@ -123,14 +124,14 @@ func newMigration(t *testing.T, objects int) *migration {
 	m := &migration{objects: objects, keys: filepath.Join(t.TempDir(), "keys.yaml")}
 	writeKeys(t, m.keys, "one")
 	c, err := cluster.Start(t.Context(), cluster.Config{APIServerArgs: []string{"--encryption-provider-config=" + m.keys}})
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Stop()) })
+	expect.NoError(t, err)
+	t.Cleanup(func() { expect.NoError(t, c.Stop()) })
 	b := kit.NewBareIn(t, c)
 	b.Use(environment.NodeIn(t, c, "--http-endpoint="+b.HTTP))
 	b.AllowSecrets("default")
 	m.site = newIdleSiteOf(t, b, environment.Controller(t))
 	m.dynamic, err = dynamic.NewForConfig(c.AdminConfig())
-	must(t, err)
+	expect.NoError(t, err)
 	m.start()
 	return m
 }
@@ -150,16 +151,16 @@ func writeKeys(t *testing.T, path string, names ...string) {
 			"providers": []any{map[string]any{"aescbc": map[string]any{"keys": keys}}},
 		}},
 	})
-	must(t, err)
-	must(t, os.WriteFile(path, text, 0o600))
+	expect.NoError(t, err)
+	expect.NoError(t, os.WriteFile(path, text, 0o600))
 }
 
 // changeKey restarts the API server with another key for what it writes.
 func (m *migration) changeKey() {
 	m.T.Helper()
-	must(m.T, m.Cluster.StopAPIServer())
+	expect.NoError(m.T, m.Cluster.StopAPIServer())
 	writeKeys(m.T.(*testing.T), m.keys, "two", "one")
-	must(m.T, m.Cluster.StartAPIServer(m.T.Context()))
+	expect.NoError(m.T, m.Cluster.StartAPIServer(m.T.Context()))
 }
 
 // fill makes ConfigMaps and Secrets, and pods that have them in their volumes.
@@ -170,7 +171,7 @@ func (m *migration) fill() {
 	for i := range m.objects {
 		making.Go(func() error { return m.object(i) })
 	}
-	must(m.T, making.Wait())
+	expect.NoError(m.T, making.Wait())
 	for first := 0; first < min(m.objects, mounted); first += perPod {
 		var sources []string
 		for i := first; i < first+perPod; i++ {
@@ -203,17 +204,17 @@ func (m *migration) createSecret(name, annotation, value string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{release.Annotation: annotation}},
 		StringData: kit.Marked(map[string]string{"c": value}),
 	}, metav1.CreateOptions{})
-	must(m.T, err)
+	expect.NoError(m.T, err)
 }
 
 // patchSecret changes what is in a patch, and leaves the annotation of the release otherwise.
 func (m *migration) patchSecret(patch any) {
 	m.T.Helper()
 	text, err := json.Marshal(patch)
-	must(m.T, err)
+	expect.NoError(m.T, err)
 	_, err = m.Cluster.Client().CoreV1().Secrets(m.Namespace).Patch(m.T.Context(), "secret", types.MergePatchType, text,
 		metav1.PatchOptions{})
-	must(m.T, err)
+	expect.NoError(m.T, err)
 }
 
 // deploy makes a Deployment that two objects of its own roll out, and waits until its template names copies of them.
@@ -235,7 +236,7 @@ func (m *migration) deploy(name string) {
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
 		},
 	}, metav1.CreateOptions{})
-	must(m.T, err)
+	expect.NoError(m.T, err)
 	m.eventually(func() error {
 		d, err := m.Cluster.Client().AppsV1().Deployments(m.Namespace).Get(m.T.Context(), name, metav1.GetOptions{})
 		if err == nil && d.Spec.Template.Annotations[trigger.ConfigAnnotation] == "" {
@@ -265,7 +266,7 @@ func (m *migration) state() state {
 	m.T.Helper()
 	s := state{Files: map[string]string{}, Exposures: map[string]release.Exposure{}}
 	for _, pod := range m.filled {
-		must(m.T, filepath.WalkDir(m.Node.Target(pod, kit.VolumeName), func(path string, _ fs.DirEntry, err error) error {
+		expect.NoError(m.T, filepath.WalkDir(m.Node.Target(pod, kit.VolumeName), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
@@ -276,14 +277,14 @@ func (m *migration) state() state {
 		}))
 	}
 	d, err := m.Cluster.Client().AppsV1().Deployments(m.Namespace).Get(m.T.Context(), "own", metav1.GetOptions{})
-	must(m.T, err)
+	expect.NoError(m.T, err)
 	s.Generation = d.Generation
 	for _, name := range []string{"web", "map"} {
 		s.Exposures[name], err = m.exposure(name)
-		must(m.T, err)
+		expect.NoError(m.T, err)
 	}
 	list, err := m.ConfigMaps().List(m.T.Context(), metav1.ListOptions{})
-	must(m.T, err)
+	expect.NoError(m.T, err)
 	s.Copies = len(list.Items)
 	return s
 }
@@ -295,7 +296,7 @@ func (m *migration) rewriteAll() {
 	for _, resource := range []string{"configmaps", "secrets"} {
 		objects := m.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource}).Namespace(m.Namespace)
 		list, err := objects.List(m.T.Context(), metav1.ListOptions{})
-		must(m.T, err)
+		expect.NoError(m.T, err)
 		var writing errgroup.Group
 		writing.SetLimit(8)
 		for i, o := range list.Items {
@@ -324,7 +325,7 @@ func (m *migration) rewriteAll() {
 				return err
 			})
 		}
-		must(m.T, writing.Wait())
+		expect.NoError(m.T, writing.Wait())
 	}
 }
 
@@ -349,12 +350,12 @@ func (m *migration) wantSeen() {
 	versions := map[string]string{}
 	core := m.Cluster.Client().CoreV1()
 	maps, err := core.ConfigMaps(m.Namespace).List(m.T.Context(), metav1.ListOptions{})
-	must(m.T, err)
+	expect.NoError(m.T, err)
 	for _, o := range maps.Items {
 		versions["ConfigMap/"+o.Name] = o.ResourceVersion
 	}
 	secrets, err := core.Secrets(m.Namespace).List(m.T.Context(), metav1.ListOptions{})
-	must(m.T, err)
+	expect.NoError(m.T, err)
 	for _, o := range secrets.Items {
 		versions["Secret/"+o.Name] = o.ResourceVersion
 	}
@@ -386,7 +387,7 @@ func (m *migration) wantOneEvent(name, reason string) {
 	events, err := m.Cluster.Client().CoreV1().Events(m.Namespace).List(m.T.Context(), metav1.ListOptions{
 		FieldSelector: "involvedObject.name=" + name + ",reason=" + reason,
 	})
-	must(m.T, err)
+	expect.NoError(m.T, err)
 	count := int32(0)
 	for _, e := range events.Items {
 		count += max(1, e.Count)

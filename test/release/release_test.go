@@ -12,6 +12,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	releases "github.com/liveconfig-csi/liveconfig/pkg/release/controller"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -43,7 +44,7 @@ func TestAnEditOfASelectedObject(t *testing.T) {
 	label := []byte(`{"metadata": {"labels": {"dashboard": "1"}}}`)
 	for _, name := range []string{"web", "web.stable"} { // Somebody may label the copy, too.
 		_, err := s.ConfigMaps().Patch(t.Context(), name, types.MergePatchType, label, metav1.PatchOptions{})
-		must(t, err)
+		expect.NoError(t, err)
 	}
 	s.replicas(4, map[string]string{"sources": "[{configMap: {labelSelector: {matchLabels: {dashboard: '1'}}}}]"})
 	s.wantValues("a", map[string]int{"1": 4})
@@ -117,7 +118,7 @@ func TestBadEdit(t *testing.T) {
 	}
 }
 
-// TestARuleIsBroken: no pod gets the edit, and the Event says which rule.
+// TestARuleIsBroken: no pod gets the edit, and the Event names the rule.
 func TestARuleIsBroken(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -135,7 +136,7 @@ validate:
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{release.Annotation: annotation}},
 		Data:       content("max: 1\n"),
 	}, metav1.CreateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	s.eventually(func() error {
 		_, err := s.ConfigMaps().Get(t.Context(), "web.stable", metav1.GetOptions{})
 		return err
@@ -143,10 +144,10 @@ validate:
 	set := func(text string) {
 		t.Helper()
 		m, err := s.ConfigMaps().Get(t.Context(), "web", metav1.GetOptions{})
-		must(t, err)
+		expect.NoError(t, err)
 		m.Data = content(text)
 		_, err = s.ConfigMaps().Update(t.Context(), m, metav1.UpdateOptions{})
-		must(t, err)
+		expect.NoError(t, err)
 	}
 	for text, want := range map[string]string{
 		"max: x2\n":   "configmap/web: validate[0]: key app.yaml, line 1: max: got string, want integer",
@@ -171,7 +172,7 @@ func TestAMistakeInTheAnnotation(t *testing.T) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, release.Annotation, text)
 		_, err := s.ConfigMaps().Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		must(t, err)
+		expect.NoError(t, err)
 	}
 	annotate("{step: [1]}")
 	s.wantEvent("web", releases.ReasonMistake, "step: unknown field; there are check, evidence, group, onFailure, pause, steps, validate")
@@ -182,7 +183,7 @@ func TestAMistakeInTheAnnotation(t *testing.T) {
 	s.wantValues("a", map[string]int{"2": 2})
 
 	_, err := s.ConfigMaps().Patch(t.Context(), "web", types.JSONPatchType, []byte(`[{"op": "remove", "path": "/metadata/annotations"}]`), metav1.PatchOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	s.eventually(func() error {
 		if _, err := s.ConfigMaps().Get(t.Context(), "web.stable", metav1.GetOptions{}); err == nil {
 			return fmt.Errorf("the stable copy of an object that is not released any more is there")
@@ -204,7 +205,7 @@ func TestSecretsAreReleased(t *testing.T) {
 	}
 	secret.StringData["j"] = "{}"
 	secret, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	s.eventually(func() error {
 		c, err := secrets.Get(t.Context(), "login.stable", metav1.GetOptions{})
 		if err == nil && c.Type != corev1.SecretTypeBasicAuth {
@@ -215,11 +216,11 @@ func TestSecretsAreReleased(t *testing.T) {
 	s.replicas(2, map[string]string{"secret": "login"})
 	secret.StringData = kit.Marked(map[string]string{"username": "2"})
 	secret, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	s.wantValues("username", map[string]int{"1": 1, "2": 1})
 	secret.StringData = kit.Marked(map[string]string{"j": "{"})
 	_, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	s.wantEvent("login", releases.ReasonRefused, "secret/login: validate[0]: key j, line 1: is not json")
 	s.wantValues("username", map[string]int{"1": 2})
 }
@@ -275,7 +276,7 @@ func TestPodsThatSharedFilesBefore(t *testing.T) {
 	<-time.After(1100 * time.Millisecond) // The API server knows in which second an object was created.
 	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: "{steps: [1, 100%%], pause: 3s}"}}}`, release.Annotation)
 	_, err := s.ConfigMaps().Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	s.wantState("", 0)
 	s.wantEvent("web", releases.ReasonShared, "an edit reaches up to 3 pods at a time")
 	<-time.After(1100 * time.Millisecond)

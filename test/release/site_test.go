@@ -17,6 +17,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
@@ -57,15 +58,15 @@ func newIdleSiteOf(t *testing.T, b *kit.Fixture, program string) *site {
 	t.Helper()
 	s := &site{Fixture: b, binary: program, log: filepath.Join(t.TempDir(), "controller.log")}
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	func() {
 		installing.Lock()
 		defer installing.Unlock()
 		_, err = s.Cluster.Apply(t.Context(), filepath.Join(repo, "deploy", "controller"))
-		must(t, err)
+		expect.NoError(t, err)
 	}()
-	must(t, s.Cluster.WriteServiceAccountKubeconfig(t.Context(), s.kubeconfig, "liveconfig-system", "liveconfig-controller"))
+	expect.NoError(t, s.Cluster.WriteServiceAccountKubeconfig(t.Context(), s.kubeconfig, "liveconfig-system", "liveconfig-controller"))
 	t.Cleanup(func() {
 		s.stop()
 		if t.Failed() {
@@ -81,7 +82,7 @@ func (s *site) start() {
 	p, err := process.Start(context.WithoutCancel(s.T.Context()), process.Config{Path: s.binary, LogFile: s.log, Args: slices.Concat(s.before, []string{
 		"--kubeconfig=" + s.kubeconfig, "--namespaces=" + strings.Trim(s.Namespace+","+s.also, ","), "--leader-elect=false", "--quiet-period=300ms", "-v=4",
 	})})
-	must(s.T, err)
+	expect.NoError(s.T, err)
 	s.process = p
 }
 
@@ -100,13 +101,13 @@ func (s *site) stop() {
 // kill ends the controller by SIGKILL.
 func (s *site) kill() {
 	s.T.Helper()
-	must(s.T, s.process.Kill())
+	expect.NoError(s.T, s.process.Kill())
 	s.process = nil
 }
 
 func (s *site) eventually(check func() error) {
 	s.T.Helper()
-	environment.Eventually(s.T, max(soon, s.patience), check)
+	expect.Eventually(s.T, max(soon, s.patience), check)
 }
 
 // create creates a ConfigMap that is released.
@@ -115,7 +116,7 @@ func (s *site) create(name, annotation string, data map[string]string) {
 	_, err := s.ConfigMaps().Create(s.T.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{release.Annotation: annotation}}, Data: kit.Marked(data),
 	}, metav1.CreateOptions{})
-	must(s.T, err)
+	expect.NoError(s.T, err)
 	s.eventually(func() error {
 		_, err := s.ConfigMaps().Get(s.T.Context(), name+release.Suffix, metav1.GetOptions{})
 		return err
@@ -126,10 +127,10 @@ func (s *site) create(name, annotation string, data map[string]string) {
 func (s *site) edit(name string, data map[string]string) {
 	s.T.Helper()
 	m, err := s.ConfigMaps().Get(s.T.Context(), name, metav1.GetOptions{})
-	must(s.T, err)
+	expect.NoError(s.T, err)
 	m.Data = kit.Marked(data)
 	_, err = s.ConfigMaps().Update(s.T.Context(), m, metav1.UpdateOptions{})
-	must(s.T, err)
+	expect.NoError(s.T, err)
 }
 
 // run makes a pod that runs on the node and is ready.
@@ -150,7 +151,7 @@ func (s *site) publish(name string, attributes map[string]string) *corev1.Pod {
 	}
 	kit.AddVolume(pod, kit.VolumeName, attributes)
 	pod, err := pods.Create(s.T.Context(), pod, metav1.CreateOptions{})
-	must(s.T, err)
+	expect.NoError(s.T, err)
 	s.setStatus(name, corev1.ConditionTrue, 0)
 	s.Publish(pod)
 	return pod
@@ -167,7 +168,7 @@ func (s *site) replicas(count int, attributes map[string]string) {
 // setStatus writes the status of a pod, as its kubelet would.
 func (s *site) setStatus(name string, ready corev1.ConditionStatus, restarts int32) {
 	s.T.Helper()
-	must(s.T, s.writeStatus(s.T.Context(), name, ready, restarts))
+	expect.NoError(s.T, s.writeStatus(s.T.Context(), name, ready, restarts))
 }
 
 func (s *site) writeStatus(ctx context.Context, name string, ready corev1.ConditionStatus, restarts int32) error {
@@ -214,7 +215,7 @@ func (s *site) wantValues(file string, want map[string]int) {
 	})
 }
 
-// exposure returns what the stable copy of a ConfigMap says.
+// exposure returns what the stable copy of a ConfigMap has.
 func (s *site) exposure(name string) (release.Exposure, error) {
 	m, err := s.ConfigMaps().Get(s.T.Context(), name+release.Suffix, metav1.GetOptions{})
 	if err != nil {
@@ -227,7 +228,7 @@ func (s *site) exposure(name string) (release.Exposure, error) {
 func (s *site) partners(name string) release.Partners {
 	s.T.Helper()
 	m, err := s.ConfigMaps().Get(s.T.Context(), name+release.Suffix, metav1.GetOptions{})
-	must(s.T, err)
+	expect.NoError(s.T, err)
 	return release.ParsePartners(m.Annotations[release.PartnersAnnotation])
 }
 

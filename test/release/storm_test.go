@@ -14,6 +14,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -130,7 +131,7 @@ func TestAStormOfATenant(t *testing.T) {
 		}
 		s.Get("/healthz")
 	}
-	must(t, storm.Wait())
+	expect.NoError(t, storm.Wait())
 	t.Logf("%d rounds: %s, %s", rounds, summary("updates", updates), summary("releases", edits))
 	if got := quantile(updates, 0.99); got > time.Second {
 		t.Errorf("the bystander's updates take %v at p99, want less than a second", got)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -50,7 +51,7 @@ func (s *site) watchForMixes(one, two string, lasts time.Duration) (wait func())
 func (s *site) command(args ...string) (string, error) {
 	s.T.Helper()
 	kubeconfig := filepath.Join(s.T.TempDir(), "kubeconfig")
-	must(s.T, s.Cluster.WriteAdminKubeconfig(kubeconfig))
+	expect.NoError(s.T, s.Cluster.WriteAdminKubeconfig(kubeconfig))
 	out, err := exec.CommandContext(s.T.Context(), environment.Plugin(s.T), append([]string{"--kubeconfig=" + kubeconfig, "-n", s.Namespace}, args...)...).CombinedOutput()
 	return string(out), err
 }
@@ -104,7 +105,7 @@ func TestUndo(t *testing.T) {
 		t.Errorf("to undo it twice = %v: %s", err, out)
 	}
 	s.awaitKept("web", "a", "2")
-	must(t, s.ConfigMaps().Delete(t.Context(), "web.stable", metav1.DeleteOptions{}))
+	expect.NoError(t, s.ConfigMaps().Delete(t.Context(), "web.stable", metav1.DeleteOptions{}))
 	s.kill()
 	s.start()
 	s.wantState(release.Reverted, 0) // Also of a copy that was made again.
@@ -115,7 +116,7 @@ func TestUndo(t *testing.T) {
 	s.wantValues("a", map[string]int{"1": 3})
 	s.edit("web", map[string]string{"a": "4"})
 	s.wantValues("a", map[string]int{"4": 3})
-	must(t, s.ConfigMaps().Delete(t.Context(), "web.former", metav1.DeleteOptions{}))
+	expect.NoError(t, s.ConfigMaps().Delete(t.Context(), "web.former", metav1.DeleteOptions{}))
 	s.awaitKept("web", "a", "4")
 	if out, err := s.command("release", "undo", "configmap/web"); err == nil || !strings.Contains(out, "no content that was stable before is kept") {
 		t.Errorf("to undo what nothing is kept of = %v: %s", err, out)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
 
@@ -33,10 +34,10 @@ type applied struct {
 func newApplied(t *testing.T, flags ...string) applied {
 	t.Helper()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web"), flags...)
 	s.rolledOut("web", map[string]string{"configmap/foo": "one"})
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	a := applied{site: s, copies: s.rolledOut("web", map[string]string{"configmap/foo": "two"})}
 	a.label = s.deployment("web").Labels[trigger.RolloutLabel]
 	return a
@@ -61,7 +62,7 @@ func (a applied) holds() {
 		a.t.Errorf("label = %q, want %q as before", got, a.label)
 	}
 	made, err := a.client.CoreV1().ConfigMaps(a.namespace).List(a.t.Context(), metav1.ListOptions{LabelSelector: copies.Label})
-	must(a.t, err)
+	expect.NoError(a.t, err)
 	if len(made.Items) != 2 {
 		a.t.Errorf("there are %d copies, want one for each version of foo", len(made.Items))
 	}
@@ -103,7 +104,7 @@ func TestLoopOfAppliesEndsWithTheCopy(t *testing.T) {
 				t.Errorf("%d applies made %d revisions, want one at most", times, got)
 			}
 			t.Logf("%d applies made %d pods of a Deployment of 2", times, a.podsSince(since))
-			a.configMap("foo", "three")
+			a.putConfigMap("foo", "three")
 			a.rolledOut("web", map[string]string{"configmap/foo": "three"})
 		})
 	}
@@ -149,15 +150,15 @@ func TestHelmUpgrade(t *testing.T) {
 func (s *site) upgrade(old, manifest string) {
 	s.t.Helper()
 	current, err := json.Marshal(s.deployment("web"))
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	original, err := yaml.YAMLToJSON([]byte(old))
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	modified, err := yaml.YAMLToJSON([]byte(manifest))
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	schema, err := strategicpatch.NewPatchMetaFromStruct(appsv1.Deployment{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	patch, err := strategicpatch.CreateThreeWayMergePatch(original, modified, current, schema, true)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	_, err = s.client.AppsV1().Deployments(s.namespace).
 		Patch(s.t.Context(), "web", types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: "helm"})
 	if err != nil {
@@ -239,12 +240,12 @@ func TestRestartByHand(t *testing.T) {
 func TestTemplateThatNamesAnother(t *testing.T) {
 	t.Parallel()
 	a := newApplied(t)
-	a.configMap("bar", "other")
+	a.putConfigMap("bar", "other")
 	a.kubectl("patch", "deployment/web", "--type=json",
 		`--patch=[{"op":"replace","path":"/spec/template/spec/volumes/0/configMap/name","value":"bar"}]`)
 	a.kubectl("rollout", "status", "deployment/web", "--timeout="+soon.String())
 	before := a.copyUIDs()
-	a.configMap("foo", "three")
+	a.putConfigMap("foo", "three")
 	a.eventually(func() error {
 		if config := a.configNow("deployment/web"); len(config.Uncopied()) == 0 {
 			return fmt.Errorf("the config still is %s", config)
@@ -271,5 +272,5 @@ func TestTemplateThatNamesAnother(t *testing.T) {
 // write writes a file.
 func (s *site) write(path, text string) {
 	s.t.Helper()
-	must(s.t, os.WriteFile(path, []byte(text), 0o600))
+	expect.NoError(s.t, os.WriteFile(path, []byte(text), 0o600))
 }

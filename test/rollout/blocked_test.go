@@ -11,6 +11,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // broken waits until the one pod with the bad config counts as broken, and returns its name.
@@ -70,7 +71,7 @@ func TestAPodThatKubernetesReplacesIsNotNamed(t *testing.T) {
 		t.Errorf("the plugin names a pod that Kubernetes replaces:\n%s", out)
 	}
 	list, err := s.client.CoreV1().Events(s.namespace).List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	for _, e := range list.Items {
 		if e.Reason == rollout.ReasonBlocked && e.Type == corev1.EventTypeWarning {
 			t.Errorf("an Event names a pod that Kubernetes replaces: %s", e.Message)

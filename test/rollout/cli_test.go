@@ -17,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // sharedPlugin is the plugin of kubectl, which the tests of it share.
@@ -61,7 +62,7 @@ func (s *site) plugin(args ...string) (stdout, stderr string, err error) {
 	return out.String(), errOut.String(), err
 }
 
-// does runs the plugin, and fails the test unless it works and says each of these texts.
+// does runs the plugin, and fails the test unless it works and prints each of these texts.
 func (s *site) does(args []string, says ...string) string {
 	s.t.Helper()
 	out, errOut, err := s.plugin(args...)
@@ -72,7 +73,7 @@ func (s *site) does(args []string, says ...string) string {
 	return out
 }
 
-// refuses runs the plugin, and fails the test unless it ends with 1 and says each of these texts.
+// refuses runs the plugin, and fails the test unless it ends with 1 and prints each of these texts.
 func (s *site) refuses(args []string, says ...string) {
 	s.t.Helper()
 	out, errOut, err := s.plugin(args...)
@@ -119,7 +120,7 @@ func (s *site) begin(manifest string, refs ...string) {
 // storyFromFirst is story for a site without a running controller, with begin: revision 1 has the source itself.
 func (s *site) storyFromFirst(ref, manifest string, values ...string) []string {
 	s.t.Helper()
-	s.configMap("foo", values[0])
+	s.putConfigMap("foo", values[0])
 	s.begin(manifest, ref)
 	var copies []string
 	for _, value := range values {
@@ -129,7 +130,7 @@ func (s *site) storyFromFirst(ref, manifest string, values ...string) []string {
 	return copies
 }
 
-// listed is what history -o json says of a workload.
+// listed is what history -o json prints for a workload.
 type listed struct{ Revisions []listedRevision }
 
 type listedRevision struct {
@@ -167,9 +168,9 @@ func (s *site) history(ref string) []string {
 	return lines
 }
 
-// TestPluginTellsTheStory: the history says of each revision which copies it has, which is current and which was undone, and
+// TestHistoryOfThePlugin: the history shows for each revision which copies it has, which is current and which was undone, and
 // shows what an edit has changed.
-func TestPluginTellsTheStory(t *testing.T) {
+func TestHistoryOfThePlugin(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"deployment", "statefulset", "daemonset"} {
 		t.Run(kind, func(t *testing.T) {
@@ -216,7 +217,7 @@ func TestPluginUndoesAsKubectlDoes(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s, ours, theirs := newIdleSite(t), kind+"/ours", kind+"/their"
-			s.configMap("foo", "one")
+			s.putConfigMap("foo", "one")
 			old, now := annotated("liveconfig.internal/while-failing: hold, kubernetes.io/change-cause: first")
 			s.begin(manifest(kind, "ours", old, now)+"---\n"+manifest(kind, "their", old, now), ours, theirs)
 			s.reached(ours, foo("one"))
@@ -256,7 +257,7 @@ func (s *site) traits(ref string) string {
 	delete(meta.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
 	delete(meta.Annotations, trigger.UndoneAnnotation) // It has a time.
 	text, err := yaml.Marshal([]any{meta.Annotations, meta.Labels, template, meta.Generation, len(s.revisions(meta.UID))})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return strings.ReplaceAll(string(text), "app: "+name, "app: NAME")
 }
 
@@ -289,7 +290,7 @@ func TestPluginRefusesWhatIsLost(t *testing.T) {
 	s.reached(ref, foo("two"))
 }
 
-// TestPluginResumes: what waits after an undo or a pause is rolled out when the plugin resumes, and the plugin says what that is.
+// TestPluginResumes: what waits after an undo or a pause is rolled out when the plugin resumes, and the plugin prints what that is.
 func TestPluginResumes(t *testing.T) {
 	t.Parallel()
 	s, ref := newSite(t), "deployment/web"

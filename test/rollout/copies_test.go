@@ -16,6 +16,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // triggered is a manifest of a Deployment that is triggered by a list, makes variables of all that it has, and needs none.
@@ -34,7 +36,7 @@ func triggered(name, list string) string {
 func (s *site) configMapNow(name string) *corev1.ConfigMap {
 	s.t.Helper()
 	o, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return o
 }
 
@@ -42,7 +44,7 @@ func (s *site) configMapNow(name string) *corev1.ConfigMap {
 func (s *site) copyUIDs() map[string]string {
 	s.t.Helper()
 	list, err := s.client.CoreV1().ConfigMaps(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: copies.Label})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	found := map[string]string{}
 	for _, o := range list.Items {
 		found[o.Name] = string(o.UID)
@@ -63,7 +65,7 @@ func (s *site) makeCopyable() string {
 		},
 		Data: map[string]string{"text": "ä\n", "empty": ""}, BinaryData: map[string][]byte{"bytes": {0xff, 0x00}},
 	}, metav1.CreateOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	for kind, data := range map[corev1.SecretType]map[string][]byte{
 		corev1.SecretTypeOpaque:           {"any": {0}},
 		corev1.SecretTypeTLS:              {"tls.crt": {}, "tls.key": {}},
@@ -76,7 +78,7 @@ func (s *site) makeCopyable() string {
 		_, err := core.Secrets(s.namespace).Create(s.t.Context(), &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}, Type: kind, Data: data,
 		}, metav1.CreateOptions{})
-		must(s.t, err)
+		expect.NoError(s.t, err)
 	}
 	return strings.Join(list, ",")
 }
@@ -123,7 +125,7 @@ func (s *site) checkCopy(o api.Ref, name string) {
 		after, problem := s.client.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
 		source, made, immutable, err = s.configMapNow(o.Name), after, after.Immutable, problem
 	}
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	if immutable == nil || !*immutable {
 		s.t.Errorf("the copy of %s is not immutable", o)
 	}
@@ -155,14 +157,14 @@ func (s *site) checkCopy(o api.Ref, name string) {
 func TestSameContentIsSameCopy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web"))
 	first := s.follows("web", "configmap/foo")
 	before := s.copyUIDs()
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	s.follows("web", "configmap/foo")
 	s.kubectl("label", "configmap/foo", "seen=yes")
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	if diff := cmp.Diff(first, s.follows("web", "configmap/foo")); diff != "" {
 		t.Errorf("after the edit back the config is (-before +now):\n%s", diff)
 	}
@@ -196,7 +198,7 @@ func TestLargeAndLongSources(t *testing.T) {
 		}
 	}
 	random := rand.Text() // One that no earlier copy has.
-	s.configMap("applied", strings.Repeat(random[:16], 15000))
+	s.putConfigMap("applied", strings.Repeat(random[:16], 15000))
 	sources := []string{"configmap/applied", "configmap/binary", "configmap/large", "configmap/" + long + "c", "configmap/" + long + "d"}
 	s.apply(triggered("web", strings.Join(sources, ",")))
 	config := s.follows("web", sources...)
@@ -212,7 +214,7 @@ func TestLargeAndLongSources(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeCopied has a change wait, and say why, when its copy cannot be made: a token of a service account, and a
+// TestWhatCannotBeCopied makes a change wait, with a reason, when its copy cannot be made: a token of a service account, and a
 // name that somebody else's object has, which stays as it is.
 //
 // Fault 35.
@@ -224,16 +226,16 @@ func TestWhatCannotBeCopied(t *testing.T) {
 	s.apply(triggered("token", "secret/token"))
 	s.event("Deployment/token", rollout.ReasonHeldBack, "projected serviceAccountToken")
 
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web"))
 	first := s.follows("web", "configmap/foo")
-	two := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foo"}, Data: map[string]string{"config": "two"}}
+	two := fixture.ConfigMap("foo", map[string]string{"config": "two"})
 	copied, err := copies.OfConfigMap(two)
-	must(t, err)
+	expect.NoError(t, err)
 	taken := copied.Name
-	s.configMap(taken, "mine")
+	s.putConfigMap(taken, "mine")
 	mine := s.configMapNow(taken)
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	s.event("Deployment/web", rollout.ReasonHeldBack, taken+" is not the copy that should have this name")
 	if diff := cmp.Diff(mine, s.configMapNow(taken)); diff != "" {
 		t.Errorf("the object of somebody else (-before +after):\n%s", diff)
@@ -241,7 +243,7 @@ func TestWhatCannotBeCopied(t *testing.T) {
 	if got := s.deployment("web").Spec.Template.Annotations[trigger.ConfigAnnotation]; got != first.String() {
 		t.Errorf("the template has %s, want %s", got, first)
 	}
-	s.configMap("foo", "three")
+	s.putConfigMap("foo", "three")
 	s.follows("web", "configmap/foo")
 	if got := s.deployment("token"); got.Generation != 1 || got.Labels[trigger.RolloutLabel] != "" {
 		t.Errorf("the Deployment that is triggered by a token was written: %v", got.ManagedFields)
@@ -253,7 +255,7 @@ func TestWhatCannotBeCopied(t *testing.T) {
 func TestDeletedCopiesAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web"))
 	foo := api.Ref{Kind: api.ConfigMap, Name: "foo"}
 	first := s.follows("web", "configmap/foo")[foo]
@@ -261,12 +263,12 @@ func TestDeletedCopiesAreMadeAgain(t *testing.T) {
 	before := s.configMapNow(first)
 	s.remade(before, func() { s.kubectl("delete", "configmap", first) })
 
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	second := s.follows("web", "configmap/foo")[foo]
 	s.kubectl("delete", "configmap", first)
 	s.event("Deployment/web", rollout.ReasonCopyGone, first)
 	s.kubectl("rollout", "pause", "deployment/web")
-	s.remade(before, func() { s.configMap("foo", "one") }) // An old ReplicaSet needs it.
+	s.remade(before, func() { s.putConfigMap("foo", "one") }) // An old ReplicaSet needs it.
 	s.kubectl("delete", "configmap", second)
 	s.event("Deployment/web", rollout.ReasonCopyGone, second)
 	s.kubectl("rollout", "resume", "deployment/web")
@@ -277,24 +279,24 @@ func TestDeletedCopiesAreMadeAgain(t *testing.T) {
 }
 
 // TestLostLabelsComeBack takes the label from copies, by which the controller and others know them. The controller knows a copy by
-// its name and content, and puts the label back. It says nothing about deleted copies, and one that is really deleted meanwhile
+// its name and content, and puts the label back. It reports nothing about deleted copies, and one that is really deleted meanwhile
 // is made again.
 //
 // Fault 35.
 func TestLostLabelsComeBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web"))
 	first := s.follows("web", "configmap/foo")[fooMap]
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	second := s.follows("web", "configmap/foo")[fooMap]
 	for _, name := range []string{first, second} { // The source has the content of the second one only.
 		s.ownedByRevisions(name, 1)
 		before := s.configMapNow(name)
 		s.kubectl("label", "configmap", name, copies.Label+"-", copies.ManagedByLabel+"-")
 		s.asBefore(before)
-		s.kubectl("annotate", "configmap", name, copies.SourceAnnotation+"-") // The label is there, and says too little.
+		s.kubectl("annotate", "configmap", name, copies.SourceAnnotation+"-") // The label is there, and has too little.
 		s.asBefore(before)
 		s.kubectl("label", "configmap", name, copies.Label+"-", copies.ManagedByLabel+"-")
 		s.kubectl("annotate", "configmap", name, copies.SourceAnnotation+"-") // Before or after the label is back.

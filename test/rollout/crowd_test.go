@@ -21,6 +21,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -44,10 +45,10 @@ var asShipped = sync.OnceValues(func() (string, error) {
 func (s *site) startShipped(args ...string) {
 	s.t.Helper()
 	binary, err := asShipped()
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	flags := append(append([]string{}, s.args...), append([]string{"-v=2"}, args...)...)
 	p, err := process.Start(context.WithoutCancel(s.t.Context()), process.Config{Path: binary, Args: flags, LogFile: s.log})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	s.process = p
 }
 
@@ -55,7 +56,7 @@ func (s *site) startShipped(args ...string) {
 func (s *site) crowd(size int) {
 	s.t.Helper()
 	var one appsv1.Deployment
-	must(s.t, yaml.UnmarshalStrict([]byte(deployment("web")), &one))
+	expect.NoError(s.t, yaml.UnmarshalStrict([]byte(deployment("web")), &one))
 	one.Spec.Replicas = new(int32)
 	many, ctx := errgroup.WithContext(s.t.Context())
 	many.SetLimit(8)
@@ -67,7 +68,7 @@ func (s *site) crowd(size int) {
 			return err
 		})
 	}
-	must(s.t, many.Wait())
+	expect.NoError(s.t, many.Wait())
 }
 
 // copyOf waits for the copy of foo that has a value.
@@ -147,9 +148,9 @@ func (s *site) calm(while time.Duration) {
 func (s *site) cost() (proc.Memory, proc.Work) {
 	s.t.Helper()
 	memory, err := proc.MemoryOf(s.process.PID())
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	work, err := proc.WorkOf(s.process.PID())
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return memory, work
 }
 
@@ -158,13 +159,13 @@ func (s *site) edited(value string, size int) (map[string]int, time.Duration) {
 	s.t.Helper()
 	_, before := s.cost()
 	since := time.Now()
-	s.configMap("foo", value)
+	s.putConfigMap("foo", value)
 	made, last := s.allUse(value, size)
 	s.calm(2 * time.Second)
 	memory, work := s.cost()
 	counts := counted(s.requested(since))
 	meta, err := json.Marshal(made.ObjectMeta)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	s.t.Logf("%d workloads: %s until the last template, %s of processor, %d KiB resident, %d bytes of metadata on the copy, requests:\n%s",
 		size, last.Sub(since).Round(10*time.Millisecond), work.Since(before).CPU.Round(time.Millisecond), memory.Resident>>10, len(meta), table(counts))
 	return counts, last.Sub(since)
@@ -193,7 +194,7 @@ func TestGuardCrowd(t *testing.T) {
 	t.Parallel()
 	size := soak.Rounds(100, 500)
 	s := newIdleSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.crowd(size)
 	s.startShipped("--rollout-rate=1000")
 	s.allUse("one", size)
@@ -226,7 +227,7 @@ func TestGuardCrowd(t *testing.T) {
 		t.Errorf("it took %s until nothing was asked for 20 s", took)
 	}
 	made, err := s.client.CoreV1().ConfigMaps(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: copies.Label})
-	must(t, err)
+	expect.NoError(t, err)
 	if len(made.Items) != 3 {
 		t.Errorf("there are %d copies, want one for each of 3 versions", len(made.Items))
 	}
@@ -238,7 +239,7 @@ func TestGuardBigObjectsCostNoMemory(t *testing.T) {
 	t.Parallel()
 	const objects, size, mostMore, mostAtStart = 300, 500 << 10, 40 << 20, 160 << 20
 	s := newIdleSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.startShipped()
 	s.calm(2 * time.Second)
 	before, _ := s.cost()
@@ -278,7 +279,7 @@ func (s *site) big(objects, size int) {
 			return err
 		})
 	}
-	must(s.t, many.Wait())
+	expect.NoError(s.t, many.Wait())
 	s.t.Cleanup(func() { // Others need the room.
 		ctx := context.WithoutCancel(s.t.Context())
 		for _, err := range []error{
@@ -296,7 +297,7 @@ func (s *site) big(objects, size int) {
 func (s *site) peak() int64 {
 	s.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.PID()))
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")
 	var kilobytes int64
 	if _, err := fmt.Sscan(rest, &kilobytes); err != nil {

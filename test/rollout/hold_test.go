@@ -14,6 +14,7 @@ import (
 	releases "github.com/liveconfig-csi/liveconfig/pkg/release/controller"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
@@ -47,8 +48,8 @@ func TestPausedDeployment(t *testing.T) {
 	t.Parallel()
 	address := fixture.FreeAddress(t)
 	s, ref := newSite(t, "--http-endpoint="+address), "deployment/web"
-	s.configMap("foo", "one")
-	s.configMap("bar", "one")
+	s.putConfigMap("foo", "one")
+	s.putConfigMap("bar", "one")
 	s.apply(triggeredBy("web", "foo", "bar"))
 	s.reached(ref, values("one", "foo", "bar"))
 
@@ -86,7 +87,7 @@ func failing(t *testing.T, kind, annotations string, flags ...string) (s *site, 
 	return s, ref, since
 }
 
-// haveHeardOfReady returns when the journal says of all pods of the workload web that they are ready, which is soon after they are.
+// haveHeardOfReady returns when the journal shows for all pods of the workload web that they are ready, which is soon after they are.
 func (s *site) haveHeardOfReady() {
 	s.t.Helper()
 	err := s.stage.Await(s.t.Context(), s.namespace, func(pods []*corev1.Pod) bool {
@@ -94,7 +95,7 @@ func (s *site) haveHeardOfReady() {
 			return isOf("web")(pod) && pod.DeletionTimestamp == nil && !fakenodes.IsReady(pod)
 		})
 	})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 }
 
 // TestFailingRolloutHolds: a bad config stops the rollout with pods left that work, and the next edit waits until the bad
@@ -217,7 +218,7 @@ func TestOldPodsKeepTheOldConfig(t *testing.T) {
 		}
 	}
 	before := time.Now()
-	must(t, s.client.CoreV1().Pods(s.namespace).Delete(t.Context(), victim.Name, metav1.DeleteOptions{}))
+	expect.NoError(t, s.client.CoreV1().Pods(s.namespace).Delete(t.Context(), victim.Name, metav1.DeleteOptions{}))
 	s.eventually(func() error {
 		for _, e := range s.stage.Journal(s.namespace).Since(before) {
 			if e.What == fakenodes.Ready && e.Owner() == fakenodes.Owner(victim) {
@@ -238,7 +239,7 @@ func TestOldPodsKeepTheOldConfig(t *testing.T) {
 func TestAReleasedTrigger(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web"))
 	s.rolledOut("web", map[string]string{"configmap/foo": "one"})
 	s.kubectl("annotate", "configmap/foo", "liveconfig.internal/release={}")
@@ -249,12 +250,12 @@ func TestAReleasedTrigger(t *testing.T) {
 	s.rolledOut("web", map[string]string{"configmap/foo": "two"})
 }
 
-// TestAReleasedSourceOfCopies is a mistake, which both say: the pods have copies, and a release would reach none of them. It ends
+// TestAReleasedSourceOfCopies is a mistake, which both report: the pods have copies, and a release would reach none of them. It ends
 // when the workload is not triggered any more and has the source itself.
 func TestAReleasedSourceOfCopies(t *testing.T) {
 	t.Parallel()
 	s, ref := newSite(t, "--releases"), "deployment/web"
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(triggeredBy("web", "foo"))
 	s.reached(ref, values("one", "foo"))
 	s.kubectl("annotate", "configmap/foo", release.Annotation+"={steps: [1], pause: 1h}")

@@ -15,7 +15,7 @@ import (
 func TestCopiesHaveTheLabelsThatTheSourceLists(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.kubectl("label", "configmap/foo", "class=restricted", "other=x")
 	s.kubectl("annotate", "configmap/foo", copies.CopiedLabels+"=class,later")
 	s.apply(deployment("web"))

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
@@ -119,7 +120,7 @@ type candidate struct {
 func newCandidate(s *site) candidate {
 	s.t.Helper()
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
-	must(s.t, s.c.WriteAdminKubeconfig(kubeconfig))
+	expect.NoError(s.t, s.c.WriteAdminKubeconfig(kubeconfig))
 	c := candidate{&site{}, fixture.FreeAddress(s.t)}
 	*c.site = *s
 	c.log = filepath.Join(s.t.TempDir(), "candidate.log")

@@ -86,11 +86,3 @@ func install(ctx context.Context, c *cluster.Cluster, repo, kubeconfig string) e
 	}
 	return c.WriteServiceAccountKubeconfig(ctx, kubeconfig, "liveconfig-system", "liveconfig-controller")
 }
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

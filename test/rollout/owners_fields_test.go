@@ -12,6 +12,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // twoContainers is the Deployment web with uses of foo in two containers and two volumes. The lines of some of them can be
@@ -68,7 +69,7 @@ func (s *site) fieldsOf(manager string) []string {
 			continue
 		}
 		var tree map[string]any
-		must(s.t, json.Unmarshal(entry.FieldsV1.GetRawBytes(), &tree))
+		expect.NoError(s.t, json.Unmarshal(entry.FieldsV1.GetRawBytes(), &tree))
 		fields = append(fields, leaves("", tree)...)
 	}
 	slices.Sort(fields)
@@ -96,7 +97,7 @@ func leaves(path string, tree map[string]any) []string {
 	return found
 }
 
-// pointed waits until the template of web says nothing of foo itself and has a config.
+// pointed waits until the template of web does not name foo itself and has a config.
 func (s *site) pointed() {
 	s.t.Helper()
 	s.eventually(func() error {
@@ -125,10 +126,10 @@ func (s *site) pointed() {
 func TestControllerOwnsNamesAndWhatItWrites(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(twoContainers(), serverSide("user")...)
 	s.rolledOut("web", map[string]string{"configmap/foo": "one"})
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	s.rolledOut("web", map[string]string{"configmap/foo": "two"})
 	s.pointed()
 	want := []string{
@@ -149,13 +150,13 @@ func TestControllerOwnsNamesAndWhatItWrites(t *testing.T) {
 func TestOthersWriteTheirFields(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(twoContainers(), serverSide("user")...)
 	first := s.rolledOut("web", map[string]string{"configmap/foo": "one"})
 	s.kubectl("scale", "deployment/web", "--replicas=3")
 	others := strings.NewReplacer(", valueFrom: {configMapKeyRef: {name: foo, key: config}}", "", ", configMap: {name: foo}", "", "main:1", "main:2")
 	s.apply(others.Replace(twoContainers()), serverSide("user")...)
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	second := s.rolledOut("web", map[string]string{"configmap/foo": "two"})
 	if cmp.Equal(first, second) {
 		t.Errorf("the edit did not change the copy: %v", second)
@@ -187,7 +188,7 @@ func TestOthersWriteTheirFields(t *testing.T) {
 func TestOthersRemoveWhatTheControllerWroteInto(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(twoContainers(), serverSide("user")...)
 	s.rolledOut("web", map[string]string{"configmap/foo": "one"})
 	s.apply(twoContainers("variable", "container", "volume"), serverSide("user", "--force-conflicts")...)
@@ -197,7 +198,7 @@ func TestOthersRemoveWhatTheControllerWroteInto(t *testing.T) {
 		t.Errorf("after an apply without them there are containers %v with variables %v, and volumes %v",
 			spec.Containers, spec.Containers[0].Env, spec.Volumes)
 	}
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	s.rolledOut("web", map[string]string{"configmap/foo": "two"})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 var fooMap = api.Ref{Kind: api.ConfigMap, Name: "foo"}
@@ -71,15 +72,15 @@ func (s *site) areSame(uids map[string]string) {
 func TestWorkloadsShareACopy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web") + "---\n" + deployment("api") + "---\n" + strings.ReplaceAll(deployment("old"), "foo", "bar"))
-	s.configMap("bar", "one")
+	s.putConfigMap("bar", "one")
 	one := s.follows("web", "configmap/foo")[fooMap]
 	s.follows("api", "configmap/foo")
 	bar := s.follows("old", "configmap/bar")[api.Ref{Kind: api.ConfigMap, Name: "bar"}]
 	s.left(one, bar)
 	s.ownedByRevisions(one, 2)
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	two := s.follows("web", "configmap/foo")[fooMap]
 	s.follows("api", "configmap/foo")
 	s.left(one, two, bar)
@@ -103,11 +104,11 @@ func TestWorkloadsShareACopy(t *testing.T) {
 func TestCopiesGoWithRevisions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "0")
+	s.putConfigMap("foo", "0")
 	s.apply(strings.Replace(deployment("web"), "replicas: 2", "replicas: 1\n  revisionHistoryLimit: 1", 1))
 	var names []string
 	for i := range 4 {
-		s.configMap("foo", fmt.Sprint(i))
+		s.putConfigMap("foo", fmt.Sprint(i))
 		names = append(names, s.follows("web", "configmap/foo")[fooMap])
 	}
 	s.left(names[2:]...)
@@ -126,10 +127,10 @@ func TestCopiesGoWithRevisions(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web"))
 	one := s.follows("web", "configmap/foo")[fooMap]
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	two := s.follows("web", "configmap/foo")[fooMap]
 	s.ownedByRevisions(one, 1)
 	s.ownedByRevisions(two, 1)
@@ -151,7 +152,7 @@ func TestOrphans(t *testing.T) {
 		}
 		return nil
 	})
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.follows("web", "configmap/foo")
 	s.ownedByRevisions(one, 1)
 	s.areSame(before)
@@ -176,17 +177,17 @@ func (s *site) replicaSetOf(name string) string {
 func TestCopyNobodyCameFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web"))
 	s.follows("web", "configmap/foo")
 	d := s.deployment("web")
 	made, err := copies.OfConfigMap(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "foo", Namespace: s.namespace}, Data: map[string]string{"config": "never"},
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	made.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: d.Name, UID: d.UID}}
 	made, err = s.client.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), made, metav1.CreateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	s.eventually(func() error {
 		_, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), made.Name, metav1.GetOptions{})
 		switch {
@@ -215,12 +216,12 @@ func TestRevisionsOfOtherKinds(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			s.configMap("foo", "0")
+			s.putConfigMap("foo", "0")
 			manifest := strings.Replace(strings.Replace(deployment("web"), "Deployment", kind, 1), "  progressDeadlineSeconds: 600\n", "", 1)
 			s.apply(strings.Replace(manifest, change[0], change[1], 1))
 			var names []string
 			for i := range 4 {
-				s.configMap("foo", fmt.Sprint(i))
+				s.putConfigMap("foo", fmt.Sprint(i))
 				s.reached(strings.ToLower(kind)+"/web", map[string]string{"configmap/foo": fmt.Sprint(i)})
 				_, template := s.see(strings.ToLower(kind) + "/web")
 				names = append(names, template.Spec.Volumes[0].ConfigMap.Name)

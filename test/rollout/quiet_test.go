@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // TestEditsTogetherAreOneRollout: several sources, or one many times, that are edited within the quiet period.
@@ -21,7 +23,7 @@ func TestEditsTogetherAreOneRollout(t *testing.T) {
 	s, ref := newSite(t, "--quiet-period=5s"), "deployment/web"
 	sources := []string{"foo", "bar", "baz"}
 	for _, source := range sources {
-		s.configMap(source, "one")
+		s.putConfigMap(source, "one")
 	}
 	s.apply(triggeredBy("web", sources...))
 	s.reached(ref, values("one", sources...))
@@ -89,7 +91,7 @@ func (s *site) setImage(ref, image string) {
 	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, image)
 	_, name, _ := strings.Cut(ref, "/")
 	_, err := s.client.AppsV1().Deployments(s.namespace).Patch(s.t.Context(), name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 }
 
 // TestAppliedTogether: a Deployment and its source that are changed by one apply.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
@@ -84,7 +84,7 @@ func TestASourceThatIsSeenLate(t *testing.T) {
 	s := newIdleSite(t)
 	front := s.behindFront()
 	front.Set(network.Fault{Of: s.before("get", "configmaps", func() error {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foo"}, Data: map[string]string{"config": "one"}}
+		o := fixture.ConfigMap("foo", map[string]string{"config": "one"})
 		_, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), o, metav1.CreateOptions{})
 		return err
 	})})
@@ -105,7 +105,7 @@ func (s *site) behindFront() *network.Front {
 	front := network.NewFront(s.t, s.c)
 	_, direct := program(s.t)
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
-	must(s.t, front.Kubeconfig(direct, kubeconfig))
+	expect.NoError(s.t, front.Kubeconfig(direct, kubeconfig))
 	s.args = append(s.args, "--kubeconfig="+kubeconfig)
 	return front
 }

@@ -67,7 +67,7 @@ func TestReloaderAutoIsWhatTheTemplateUses(t *testing.T) {
 	t.Parallel()
 	s, ref := reads(t), "deployment/web"
 	for _, name := range []string{"foo", "all", "one", "driven", "later"} {
-		s.configMap(name, "1")
+		s.putConfigMap(name, "1")
 	}
 	s.key("1")
 	const mount = "        volumeMounts:"
@@ -94,8 +94,8 @@ func TestReloaderAutoIsWhatTheTemplateUses(t *testing.T) {
 func TestReloaderMarksOfSources(t *testing.T) {
 	t.Parallel()
 	s, ref := reads(t), "deployment/web"
-	s.configMap("foo", "1")
-	s.configMap("other", "1")
+	s.putConfigMap("foo", "1")
+	s.putConfigMap("other", "1")
 	s.kubectl("annotate", "configmap/other", "reloader.stakater.com/ignore=true")
 	const mount = "        volumeMounts:"
 	s.apply(asReloaderReads("deployment", autoReload, mount, "        envFrom: [{configMapRef: {name: other}}]\n"+mount))
@@ -137,7 +137,7 @@ func TestReloaderMistakes(t *testing.T) {
 func TestReloaderIsNotReadByDefault(t *testing.T) {
 	t.Parallel()
 	s, ref := newSite(t), "deployment/web"
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(asReloaderReads("deployment", autoReload+", configmap.reloader.stakater.com/reload: foo"))
 	s.kubectl("rollout", "status", ref, "--timeout="+soon.String())
 	s.unmoved(ref, "an edit", func() { s.edit("foo", "two") })

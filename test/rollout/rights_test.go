@@ -17,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // limit gives the site's controller an account that may do what deploy/controller lets it, but in the site's namespace only
@@ -25,19 +26,19 @@ func (s *site) limit(without ...string) string {
 	s.t.Helper()
 	ctx := s.t.Context()
 	installed, err := s.client.RbacV1().ClusterRoles().Get(ctx, "liveconfig-controller-in-namespace", metav1.GetOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	for i := range installed.Rules {
 		rule := &installed.Rules[i]
 		rule.Resources = slices.DeleteFunc(rule.Resources, func(resource string) bool { return slices.Contains(without, resource) })
 	}
 	rules := slices.DeleteFunc(installed.Rules, func(rule rbacv1.PolicyRule) bool { return len(rule.Resources) == 0 })
-	must(s.t, s.c.EnsureServiceAccount(ctx, s.namespace, "controller"))
+	expect.NoError(s.t, s.c.EnsureServiceAccount(ctx, s.namespace, "controller"))
 	s.allow("controller", rules...)
 	user := cluster.ServiceAccountUser(s.namespace, "controller")
 	action := authorizationv1.ResourceAttributes{Namespace: s.namespace, Verb: "watch", Group: "apps", Resource: "deployments"}
-	must(s.t, s.c.AwaitAccess(ctx, user, action))
+	expect.NoError(s.t, s.c.AwaitAccess(ctx, user, action))
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
-	must(s.t, s.c.WriteServiceAccountKubeconfig(ctx, kubeconfig, s.namespace, "controller"))
+	expect.NoError(s.t, s.c.WriteServiceAccountKubeconfig(ctx, kubeconfig, s.namespace, "controller"))
 	s.args = append(s.args, "--kubeconfig="+kubeconfig)
 	return user
 }
@@ -52,7 +53,7 @@ func (s *site) allow(account string, rules ...rbacv1.PolicyRule) {
 	if apierrors.IsAlreadyExists(err) {
 		_, err = rbac.Roles(s.namespace).Update(s.t.Context(), role, metav1.UpdateOptions{})
 	}
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	_, err = rbac.RoleBindings(s.namespace).Create(s.t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: account}},
@@ -66,7 +67,7 @@ func (s *site) allow(account string, rules ...rbacv1.PolicyRule) {
 func (s *site) askedBy(user string, since time.Time) []cluster.Request {
 	s.t.Helper()
 	all, err := s.c.Requests(since)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return slices.DeleteFunc(all, func(r cluster.Request) bool { return r.User != user || r.Resource == "" })
 }
 
@@ -79,7 +80,7 @@ func TestOneNamespace(t *testing.T) {
 	other := *s
 	other.namespace = cluster.NewNamespace(t, s.c)
 	for _, in := range []*site{s, &other} {
-		in.configMap("foo", "one")
+		in.putConfigMap("foo", "one")
 		in.key("one")
 		in.apply(manifest("deployment", "web", "configmap/foo}", `"configmap/foo,secret/key"}`,
 			"configMap: {name: foo}", "projected: {sources: [{configMap: {name: foo}}, {secret: {name: key, items: [{key: config, path: key}]}}]}"))
@@ -87,7 +88,7 @@ func TestOneNamespace(t *testing.T) {
 	s.start()
 	s.follows("web", "configmap/foo", "secret/key")
 	s.key("two")
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	s.follows("web", "configmap/foo", "secret/key")
 	s.event("ConfigMap/foo", rollout.ReasonRolledOut, "deployment/web")
 
@@ -113,13 +114,13 @@ func TestWithoutSecrets(t *testing.T) {
 	s := newIdleSite(t, "--secrets=false")
 	user := s.limit("secrets", "localsubjectaccessreviews")
 	s.key("one")
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(triggered("key", "secret/key"))
 	s.apply(manifest("deployment", "web", "configMap: {name: foo}", "projected: {sources: [{configMap: {name: foo}}, {secret: {name: key}}]}"))
 	s.start()
 	s.follows("web", "configmap/foo")
 	s.event("Deployment/key", rollout.ReasonHeldBack, "secret/key: the controller runs with --secrets=false")
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	s.key("two")
 	s.follows("web", "configmap/foo")
 	if d := s.deployment("key"); d.Generation != 1 || d.Labels[trigger.RolloutLabel] != "" {
@@ -152,7 +153,7 @@ func TestPodsMustMayReadCopies(t *testing.T) {
 	read := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}
 	named := read
 	named.ResourceNames = []string{"key"}
-	must(t, s.c.EnsureServiceAccount(t.Context(), s.namespace, "web"))
+	expect.NoError(t, s.c.EnsureServiceAccount(t.Context(), s.namespace, "web"))
 	s.allow("web", named)
 	s.key("one")
 	s.apply(manifest("deployment", "web", append(secretVolume(), "      containers:", "      serviceAccountName: web\n      containers:")...))
@@ -201,7 +202,7 @@ func TestDriverReadsCopies(t *testing.T) {
 	}
 }
 
-// TestControllerThatMayNotAsk has a controller that may not ask for the pods' rights say what it needs.
+// TestControllerThatMayNotAsk has a controller that may not ask for the pods' rights print what it needs.
 func TestControllerThatMayNotAsk(t *testing.T) {
 	t.Parallel()
 	s := newIdleSite(t)
@@ -217,7 +218,7 @@ func TestControllerThatMayNotAsk(t *testing.T) {
 func TestThePolicyAboutWorkloadsIsInForce(t *testing.T) {
 	t.Parallel()
 	s := newIdleSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(`{apiVersion: v1, kind: ConfigMap, immutable: true, data: {config: zero}, metadata: {name: odd,
   labels: {liveconfig.internal/copy-of: foo}, annotations: {liveconfig.internal/source: configmap/foo}}}`)
 	s.apply(manifest("deployment", "web", "configMap: {name: foo}", "configMap: {name: odd}"))

@@ -16,6 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // newRolesSite returns a site whose controller may write Roles and does not run yet. The service account web may read the
@@ -26,13 +27,13 @@ func newRolesSite(t *testing.T, annotation string) *site {
 	user := s.limit()
 	rbac := s.client.RbacV1().Roles(s.namespace)
 	own, err := rbac.Get(t.Context(), "controller", metav1.GetOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	s.allow("controller", append(own.Rules, rbacv1.PolicyRule{
 		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"get", "list", "watch", "patch"},
 	})...)
 	action := authorizationv1.ResourceAttributes{Namespace: s.namespace, Verb: "patch", Group: rbacv1.GroupName, Resource: "roles"}
-	must(t, s.c.AwaitAccess(t.Context(), user, action))
-	must(t, s.c.EnsureServiceAccount(t.Context(), s.namespace, "web"))
+	expect.NoError(t, s.c.AwaitAccess(t.Context(), user, action))
+	expect.NoError(t, s.c.EnsureServiceAccount(t.Context(), s.namespace, "web"))
 	s.allow("web", rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"key"}, Verbs: []string{"get", "list", "watch"},
 	})
@@ -52,7 +53,7 @@ func webWithKey() string {
 func (s *site) named() []string {
 	s.t.Helper()
 	role, err := s.client.RbacV1().Roles(s.namespace).Get(s.t.Context(), "web", metav1.GetOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return role.Rules[0].ResourceNames
 }
 
@@ -86,9 +87,9 @@ func (s *site) watchNames() (stop func() firstSeen) {
 	seen := firstSeen{map[string]int64{}, map[string]int64{}}
 	only := metav1.ListOptions{FieldSelector: "metadata.name=web"}
 	roles, err := s.client.RbacV1().Roles(s.namespace).Watch(s.t.Context(), only)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	deployments, err := s.client.AppsV1().Deployments(s.namespace).Watch(s.t.Context(), only)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	note := func(in map[string]int64, name, version string) {
 		number, err := strconv.ParseInt(version, 10, 64)
 		if _, known := in[name]; !known && err == nil {
@@ -131,9 +132,9 @@ func TestRoleNamesCopies(t *testing.T) {
 	t.Parallel()
 	s := newRolesSite(t, "secret/key")
 	config, err := s.c.ServiceAccountConfig(t.Context(), s.namespace, "web")
-	must(t, err)
+	expect.NoError(t, err)
 	web, err := kubernetes.NewForConfig(config)
-	must(t, err)
+	expect.NoError(t, err)
 	stop := s.watchNames()
 	s.key("one")
 	s.apply(webWithKey())
@@ -177,7 +178,7 @@ func TestRoleNamesCopies(t *testing.T) {
 func (s *site) heldBack(name string) []string {
 	s.t.Helper()
 	list, err := s.client.CoreV1().Events(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	var notes []string
 	for _, e := range list.Items {
 		if e.InvolvedObject.Kind == "Deployment" && e.InvolvedObject.Name == name && e.Reason == rollout.ReasonHeldBack {
@@ -220,7 +221,7 @@ func TestRoleNamesNoOtherObject(t *testing.T) {
 	s.key("one")
 	secrets := s.client.CoreV1().Secrets(s.namespace)
 	source, err := secrets.Get(t.Context(), "key", metav1.GetOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	taken := copies.Name("key", copies.DigestOf(source))
 	s.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: " + taken + "}\nstringData: {password: another}\n")
 	s.apply(webWithKey())

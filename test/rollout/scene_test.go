@@ -15,6 +15,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
 
@@ -40,7 +41,7 @@ func (s *site) edit(name, value string) {
 	s.t.Helper()
 	patch := fmt.Sprintf(`{"data":{"config":%q}}`, value)
 	_, err := s.client.CoreV1().ConfigMaps(s.namespace).Patch(s.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 }
 
 // past is what has happened to a workload: whatever starts a rollout, or comes of one, changes it.
@@ -71,11 +72,11 @@ func (s *site) see(ref string) (metav1.ObjectMeta, corev1.PodTemplateSpec) {
 	switch apps := s.client.AppsV1(); kind {
 	case "statefulset":
 		w, err := apps.StatefulSets(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
-		must(s.t, err)
+		expect.NoError(s.t, err)
 		return w.ObjectMeta, w.Spec.Template
 	case "daemonset":
 		w, err := apps.DaemonSets(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
-		must(s.t, err)
+		expect.NoError(s.t, err)
 		return w.ObjectMeta, w.Spec.Template
 	default:
 		w := s.deployment(name)
@@ -87,7 +88,7 @@ func (s *site) see(ref string) (metav1.ObjectMeta, corev1.PodTemplateSpec) {
 func (s *site) revisions(owner types.UID) []string {
 	s.t.Helper()
 	list, err := s.client.AppsV1().ControllerRevisions(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	var names []string
 	add := func(meta *metav1.ObjectMeta) {
 		if of := metav1.GetControllerOf(meta); of != nil && of.UID == owner {
@@ -152,7 +153,7 @@ func (s *site) beat() {
 	s.t.Helper()
 	_, err := s.client.AppsV1().Deployments(s.namespace).Get(s.t.Context(), "beat", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		s.configMap("beat", "0")
+		s.putConfigMap("beat", "0")
 		s.apply(manifest("deployment", "beat", "replicas: 2", "replicas: 0", "configmap/foo", "configmap/beat", "{name: foo}", "{name: beat}"))
 		s.rolledOut("beat", map[string]string{"configmap/beat": "0"})
 	}
@@ -200,11 +201,11 @@ func (s *site) undoes(ref string, flags ...string) {
 	s.kubectl("rollout", "status", ref, "--timeout="+soon.String())
 }
 
-// repairs returns the Events which say that a manifest was applied again.
+// repairs returns the Events about a manifest was applied again.
 func (s *site) repairs(about string) []string {
 	s.t.Helper()
 	list, err := s.client.CoreV1().Events(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	var notes []string
 	for _, e := range list.Items {
 		if e.Reason == rollout.ReasonRepaired && e.InvolvedObject.Kind+"/"+e.InvolvedObject.Name == about {
@@ -230,7 +231,7 @@ func (s *site) numberOf(copied string) string {
 func (s *site) measured(address, metric string) string {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+address+"/metrics", http.NoBody)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	var answer *http.Response
 	s.eventually(func() (err error) { // It may have been started just now.
 		answer, err = http.DefaultClient.Do(request) //nolint:bodyclose // It is closed below.
@@ -238,7 +239,7 @@ func (s *site) measured(address, metric string) string {
 	})
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	for line := range strings.Lines(string(text)) {
 		if number, found := strings.CutPrefix(line, "liveconfig_controller_"+metric+" "); found {
 			return strings.TrimSpace(number)

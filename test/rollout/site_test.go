@@ -10,14 +10,15 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -87,7 +88,7 @@ func (s *site) start() {
 	s.t.Helper()
 	binary, _ := program(s.t)
 	p, err := process.Start(context.WithoutCancel(s.t.Context()), process.Config{Path: binary, Args: s.args, LogFile: s.log})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	s.process = p
 }
 
@@ -106,7 +107,7 @@ func (s *site) stop() {
 // kill ends the controller by SIGKILL.
 func (s *site) kill() {
 	s.t.Helper()
-	must(s.t, s.process.Kill())
+	expect.NoError(s.t, s.process.Kill())
 	s.process = nil
 }
 
@@ -124,14 +125,14 @@ func (s *site) kubectl(args ...string) string {
 func (s *site) apply(manifest string, flags ...string) {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "manifest.yaml")
-	must(s.t, os.WriteFile(path, []byte(manifest), 0o600))
+	expect.NoError(s.t, os.WriteFile(path, []byte(manifest), 0o600))
 	s.kubectl(append([]string{"apply", "--filename=" + path}, flags...)...)
 }
 
-// configMap makes a ConfigMap of one key, or edits it.
-func (s *site) configMap(name, value string) {
+// putConfigMap makes a ConfigMap of one key, or edits it.
+func (s *site) putConfigMap(name, value string) {
 	s.t.Helper()
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"config": value}}
+	o := fixture.ConfigMap(name, map[string]string{"config": value})
 	_, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), o, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -169,24 +170,14 @@ spec:
 // eventually waits until check returns nil.
 func (s *site) eventually(check func() error) {
 	s.t.Helper()
-	deadline := time.Now().Add(soon)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("after %s: %v", soon, err)
-		}
-		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // What is waited for has no event.
-	}
+	expect.Eventually(s.t, soon, check)
 }
 
 // deployment returns a Deployment as it is now.
 func (s *site) deployment(name string) *appsv1.Deployment {
 	s.t.Helper()
 	d, err := s.client.AppsV1().Deployments(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return d
 }
 
@@ -242,7 +233,7 @@ func (s *site) turned(ref string, values map[string]string) map[string]string {
 func (s *site) replicaSets() []appsv1.ReplicaSet {
 	s.t.Helper()
 	list, err := s.client.AppsV1().ReplicaSets(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return list.Items
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // rolledOn waits until the rollout of web is done, and checks how many revisions it has made since.
@@ -20,12 +21,12 @@ func (s *site) rolledOn(before past, more int) {
 	s.wantRevisions("deployment/web", before, more)
 }
 
-// TestDeletedSource has pods keep their copy when its source is deleted, and says so. Made again as it was the source
+// TestDeletedSource has pods keep their copy when its source is deleted, and reports that. Made again as it was the source
 // changes nothing, and as another it is rolled out.
 func TestDeletedSource(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web"))
 	s.follows("web", "configmap/foo")
 	before := s.past("deployment/web")
@@ -33,9 +34,9 @@ func TestDeletedSource(t *testing.T) {
 		s.kubectl("delete", "configmap", "foo")
 		s.event("Deployment/web", rollout.ReasonHeldBack, "configmap/foo does not exist, and spec.volumes[0].configMap.name")
 	})
-	s.unmoved("deployment/web", "making it again as it was", func() { s.configMap("foo", "one") })
+	s.unmoved("deployment/web", "making it again as it was", func() { s.putConfigMap("foo", "one") })
 	s.kubectl("delete", "configmap", "foo")
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	s.follows("web", "configmap/foo")
 	s.rolledOn(before, 1)
 }
@@ -53,7 +54,7 @@ func TestOptionalSource(t *testing.T) {
 		t.Fatalf("without the source the config is %s, want %s", got, without)
 	}
 	before := s.past("deployment/web")
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.eventually(func() error { return s.namesNot("web", "foo") })
 	s.follows("web", "configmap/foo")
 	s.rolledOn(before, 1)
@@ -102,7 +103,7 @@ func TestMissingSourceAndKey(t *testing.T) {
 	s.event("Deployment/web", rollout.ReasonHeldBack, "configmap/foo does not exist")
 	s.eventually(func() error { return s.hasRevisions("deployment/web", 1) })
 	before := s.past("deployment/web")
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.event("Deployment/web", rollout.ReasonHeldBack, `configmap/foo has no key "needed", and spec.containers[0].env[0].valueFrom.configMapKeyRef.name`)
 	if got := s.past("deployment/web").Generation; got != before.Generation {
 		t.Errorf("the generation is %d before there is anything to roll out, want %d", got, before.Generation)
@@ -122,7 +123,7 @@ func TestMissingSourceAndKey(t *testing.T) {
 	s.rolledOn(before, 2)
 }
 
-// badLists are values of the annotation that name nothing that can trigger, and what the Event about each has to say.
+// badLists are values of the annotation that name nothing that can trigger, and the text of the Event about each.
 // The tests of the package trigger have more of them.
 func badLists() map[string]string {
 	return map[string]string{
@@ -139,13 +140,13 @@ func badLists() map[string]string {
 	}
 }
 
-// TestBadLists has lists of triggers that cannot be read lead to an Event that says what to type, and to nothing else.
+// TestBadLists has lists of triggers that cannot be read lead to an Event with the command, and to nothing else.
 //
 // Fault 36.
 func TestBadLists(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	about := map[string]string{}
 	for list, text := range badLists() {
 		d := s.bare(list)
@@ -165,8 +166,8 @@ func TestBadLists(t *testing.T) {
 	}
 }
 
-// brokenConfigs are values that somebody may give the annotation of the template that says which copies it has. Those that
-// cannot be read are to be seen to by people, and Events say how.
+// brokenConfigs are values that somebody may give the annotation of the template that names its copies. Those that
+// cannot be read are to be seen to by people, and Events show how.
 func brokenConfigs() map[string]string {
 	return map[string]string{
 		"garbage":      `"foo-0123456789"`,
@@ -187,7 +188,7 @@ func brokenConfigs() map[string]string {
 func TestBrokenConfig(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	var one string
 	for name := range brokenConfigs() {
 		s.apply(manifest("deployment", name, "replicas: 2", "replicas: 0"))
@@ -231,7 +232,7 @@ func (s *site) bare(list string) string {
 			},
 		},
 	}, metav1.CreateOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return made.Name
 }
 
@@ -239,7 +240,7 @@ func (s *site) bare(list string) string {
 func (s *site) events(about string) []corev1.Event {
 	s.t.Helper()
 	list, err := s.client.CoreV1().Events(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return slices.DeleteFunc(list.Items, func(e corev1.Event) bool {
 		return e.Source.Component != "liveconfig-controller" || e.InvolvedObject.Kind+"/"+e.InvolvedObject.Name != about
 	})
@@ -252,7 +253,7 @@ func (s *site) events(about string) []corev1.Event {
 func TestATypoInATrigger(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(manifest("deployment", "web", "configmap/foo", "configmap/fooo"))
 	s.event("Deployment/web", rollout.ReasonHeldBack, "configmap/fooo triggers rollouts, but does not exist, and the pod template does not use it; "+
 		"did you mean configmap/foo? kubectl annotate --overwrite deployment/web liveconfig.internal/triggered-by=configmap/foo")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // TestUndoAfterApply: a manifest that is applied again begins a revision with the sources' own names. It is gone soon, so
@@ -88,7 +89,7 @@ func (s *site) templates(owner types.UID) []*corev1.PodTemplateSpec {
 		}
 	}
 	list, err := s.client.AppsV1().ControllerRevisions(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	for i := range list.Items {
 		if r, ok := workload.OfControllerRevision(&list.Items[i]); ok && r.Owner == owner {
 			found = append(found, r.Template)

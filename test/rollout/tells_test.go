@@ -17,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -24,12 +25,12 @@ import (
 func (s *site) get(address, path string) string {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	answer, err := http.DefaultClient.Do(request)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	if answer.StatusCode != http.StatusOK {
 		s.t.Errorf("%s: %s: %s", path, answer.Status, body)
 	}
@@ -42,10 +43,10 @@ func TestMetricsTellTheStory(t *testing.T) {
 	t.Parallel()
 	address := fixture.FreeAddress(t)
 	s := newSite(t, "--http-endpoint="+address)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("web"))
 	first := s.rolledOut("web", map[string]string{"configmap/foo": "one"})
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	s.rolledOut("web", map[string]string{"configmap/foo": "two"})
 	s.apply(deployment("web"))
 	s.event("Deployment/web", rollout.ReasonRepaired, "")
@@ -72,7 +73,7 @@ func TestMetricsTellTheStory(t *testing.T) {
 		s.get(address, path)
 	}
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	check := exec.CommandContext(t.Context(), filepath.Join(repo, "bin", "tools", "promtool"), "check", "metrics")
 	check.Stdin = strings.NewReader(s.get(address, "/metrics"))
 	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
@@ -88,9 +89,9 @@ func secretUses() string {
 	).Replace(deployment("web"))
 }
 
-// TestNoByteOfASecretIsTold: whatever happens to a Secret that triggers, its values are in it and its copies, and neither in
-// the log at its longest, nor in Events, metrics, workloads, or what copies say about themselves.
-func TestNoByteOfASecretIsTold(t *testing.T) {
+// TestNoByteOfASecretIsPrinted: whatever happens to a Secret that triggers, its values are in it and its copies, and neither in
+// the log at its longest, nor in Events, metrics, workloads, or the annotations of copies.
+func TestNoByteOfASecretIsPrinted(t *testing.T) {
 	t.Parallel()
 	address := fixture.FreeAddress(t)
 	s := newSite(t, "-v=5", "--http-endpoint="+address)
@@ -110,13 +111,13 @@ func TestNoByteOfASecretIsTold(t *testing.T) {
 	told := map[string]any{"metrics": s.get(address, "/metrics")}
 	s.stop()
 	log, err := os.ReadFile(s.log)
-	must(t, err)
+	expect.NoError(t, err)
 	told["log"] = string(log)
 	for _, resource := range []string{"events", "configmaps", "deployments", "replicasets", "pods"} {
 		told[resource] = s.kubectl("get", resource, "--output=json", "--show-managed-fields")
 	}
 	list, err := s.client.CoreV1().Secrets(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: copies.Label})
-	must(t, err)
+	expect.NoError(t, err)
 	if len(list.Items) == 0 {
 		t.Error("there is no copy to look at")
 	}
@@ -125,7 +126,7 @@ func TestNoByteOfASecretIsTold(t *testing.T) {
 	}
 	for name, what := range told {
 		text, err := json.Marshal(what)
-		must(t, err)
+		expect.NoError(t, err)
 		if err := environment.Leak(text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -136,7 +137,7 @@ func TestNoByteOfASecretIsTold(t *testing.T) {
 func (s *site) marked(key, value string) {
 	s.t.Helper()
 	secrets := s.client.CoreV1().Secrets(s.namespace)
-	foo := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "foo"}, StringData: map[string]string{key: environment.Marked(value)}}
+	foo := fixture.Secret("foo", map[string]string{key: environment.Marked(value)})
 	found, err := secrets.Get(s.t.Context(), "foo", metav1.GetOptions{})
 	if err != nil {
 		_, err = secrets.Create(s.t.Context(), foo, metav1.CreateOptions{})
@@ -144,7 +145,7 @@ func (s *site) marked(key, value string) {
 		found.Data, found.StringData = nil, foo.StringData
 		_, err = secrets.Update(s.t.Context(), found, metav1.UpdateOptions{})
 	}
-	must(s.t, err)
+	expect.NoError(s.t, err)
 }
 
 // secretCopy waits until web mounts the copy that has a value, and returns that.

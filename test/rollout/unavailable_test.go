@@ -12,6 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/controllers"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
 
@@ -29,18 +30,18 @@ func newSiteOfMaxUnavailable(t *testing.T) *site {
 		})
 	}
 	c, err := cluster.Start(t.Context(), cluster.Config{APIServerArgs: []string{gate}})
-	must(t, err)
+	expect.NoError(t, err)
 	end(c.Stop)
 	manager, err := controllers.Start(t.Context(), controllers.Config{Cluster: c, Args: append(controllers.Unthrottled(), gate)})
-	must(t, err)
+	expect.NoError(t, err)
 	end(manager.Stop)
 	stage, err := fakenodes.Start(t.Context(), c, fakenodes.Config{Nodes: 1})
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(stage.Stop)
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, install(context.WithoutCancel(t.Context()), c, repo, kubeconfig))
+	expect.NoError(t, install(context.WithoutCancel(t.Context()), c, repo, kubeconfig))
 	s := newIdleSiteIn(t, c, stage, kubeconfig)
 	s.start()
 	return s

@@ -22,7 +22,7 @@ func (s *site) story(ref, manifest string, values ...string) []string {
 	var copies []string
 	for i, value := range values {
 		if i == 0 {
-			s.configMap("foo", value)
+			s.putConfigMap("foo", value)
 			s.apply(manifest)
 		} else {
 			s.edit("foo", value)
@@ -142,7 +142,7 @@ func TestUndoToAnyRevision(t *testing.T) {
 	s.wantRevisions(ref, before, 1)
 }
 
-// cleared waits until nothing on a workload says that it was undone.
+// cleared waits until nothing on a workload shows that it was undone.
 func (s *site) cleared(ref string) {
 	s.t.Helper()
 	s.eventually(func() error {
@@ -157,7 +157,7 @@ func (s *site) cleared(ref string) {
 func TestUndoToBeforeTheOptIn(t *testing.T) {
 	t.Parallel()
 	s, ref := newSite(t), "deployment/web"
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(manifest("deployment", "web", "  annotations: {liveconfig.internal/triggered-by: configmap/foo}\n", ""))
 	s.kubectl("rollout", "status", ref)
 	s.kubectl("annotate", ref, "liveconfig.internal/triggered-by=configmap/foo")
@@ -187,7 +187,7 @@ func TestUndoToBeforeTheOptIn(t *testing.T) {
 func TestUndoOfTheOptIn(t *testing.T) {
 	t.Parallel()
 	s, ref := newSite(t), "deployment/web"
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	plain := strings.NewReplacer("  annotations: {liveconfig.internal/triggered-by: configmap/foo}\n", "", "main:1", "main:0").Replace(deployment("web"))
 	s.apply(plain)
 	s.kubectl("rollout", "status", ref)

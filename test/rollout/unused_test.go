@@ -12,6 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 var keySecret = api.Ref{Kind: api.Secret, Name: "key"}
@@ -20,16 +21,16 @@ var keySecret = api.Ref{Kind: api.Secret, Name: "key"}
 func (s *site) copiedSecrets() []corev1.Secret {
 	s.t.Helper()
 	list, err := s.client.CoreV1().Secrets(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: copies.Label})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return list.Items
 }
 
-// configNow returns the config that the template of a workload says.
+// configNow returns the config that the template of a workload has.
 func (s *site) configNow(ref string) trigger.Config {
 	s.t.Helper()
 	_, template := s.see(ref)
 	config, err := trigger.ParseConfig(template.Annotations[trigger.ConfigAnnotation])
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return config
 }
 
@@ -41,7 +42,7 @@ func (s *site) configNow(ref string) trigger.Config {
 func TestUnusedTriggersAreNotCopied(t *testing.T) {
 	t.Parallel()
 	s, ref := newSite(t), "deployment/web"
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.key("one")
 	text := strings.Replace(deployment("web"), "configmap/foo}", `"configmap/foo,secret/key"}`, 1)
 	s.apply(text)

@@ -18,6 +18,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // key writes the Secret key.
@@ -97,11 +98,11 @@ func everyUse(foo, key string) string {
 func (s *site) wouldBe(manifest string) corev1.PodTemplateSpec {
 	s.t.Helper()
 	var d appsv1.Deployment
-	must(s.t, yaml.UnmarshalStrict([]byte(manifest), &d))
+	expect.NoError(s.t, yaml.UnmarshalStrict([]byte(manifest), &d))
 	d.Name = "would-be"
 	made, err := s.client.AppsV1().Deployments(s.namespace).
 		Create(s.t.Context(), &d, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return made.Spec.Template
 }
 
@@ -110,8 +111,8 @@ func (s *site) wouldBe(manifest string) corev1.PodTemplateSpec {
 func TestEveryUse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "--secret-identity=driver", "--quiet-period=5s") // Two edits of kubectl are one rollout.
-	s.configMap("foo", "one")
-	s.configMap("bar", "other")
+	s.putConfigMap("foo", "one")
+	s.putConfigMap("bar", "other")
 	s.key("one")
 	s.apply(everyUse("foo", "key"))
 	s.settled("web")
@@ -135,7 +136,7 @@ func TestEveryUse(t *testing.T) {
 	is("after it opted in", first, 2)
 
 	s.key("two") // By a process, which takes longer.
-	s.configMap("foo", "two")
+	s.putConfigMap("foo", "two")
 	second := s.follows("web", "configmap/foo", "secret/key")
 	if first[foo] == second[foo] || first[key] == second[key] {
 		t.Errorf("the edit did not change the copies: %v, and %v before", second, first)
@@ -192,8 +193,8 @@ func (s *site) readBy(name, configMap, secret string) {
 func TestTriggersChange(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
-	s.configMap("bar", "one")
+	s.putConfigMap("foo", "one")
+	s.putConfigMap("bar", "one")
 	s.apply(strings.Replace(deployment("web"), "        configMap: {name: foo}\n",
 		"        projected: {sources: [{configMap: {name: foo}}, {configMap: {name: bar, optional: true}}]}\n", 1))
 	uses := func(step string, config trigger.Config, revisions int) {
@@ -224,8 +225,8 @@ func TestTriggersChange(t *testing.T) {
 	uses("with bar too", s.follows("web", "configmap/bar", "configmap/foo"), 3)
 	list(trigger.TriggeredBy + "=configmap/bar")
 	uses("without foo", s.follows("web", "configmap/bar"), 4)
-	s.configMap("foo", "two") // Nothing comes of it, and the next one shows that.
-	s.configMap("bar", "two")
+	s.putConfigMap("foo", "two") // Nothing comes of it, and the next one shows that.
+	s.putConfigMap("bar", "two")
 	uses("after an edit of both", s.follows("web", "configmap/bar"), 5)
 	list(trigger.TriggeredBy+"-", trigger.TriggeredByFirst+"=configmap/foo")
 	uses("renamed by the first name of the annotation", s.follows("web", "configmap/foo"), 6)
@@ -233,12 +234,12 @@ func TestTriggersChange(t *testing.T) {
 	list(trigger.TriggeredByFirst + "-")
 	s.event("Deployment/web", rollout.ReasonOptedOut, "")
 	uses("after it opted out", nil, 6) // The template is that of the beginning.
-	s.configMap("foo", "three")
+	s.putConfigMap("foo", "three")
 	list(trigger.TriggeredByFirst + "=configmap/foo")
 	uses("when it is in again", s.follows("web", "configmap/foo"), 7)
 }
 
-// madeSince says what is wrong if there are not so many ReplicaSets, of which at most one is without a config.
+// madeSince returns what is wrong if there are not so many ReplicaSets, of which at most one is without a config.
 func (s *site) madeSince(want int) string {
 	s.t.Helper()
 	sets := s.replicaSets()

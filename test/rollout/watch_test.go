@@ -18,6 +18,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/controllers"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
 
@@ -26,7 +27,7 @@ import (
 func (s *site) requested(since time.Time) []cluster.Request {
 	s.t.Helper()
 	all, err := s.c.Requests(since)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	return slices.DeleteFunc(all, func(r cluster.Request) bool {
 		stage := cluster.StageComplete
 		if r.Verb == "watch" {
@@ -60,7 +61,7 @@ func table(counts map[string]int) string {
 func (s *site) logged(text string) []string {
 	s.t.Helper()
 	log, err := os.ReadFile(s.log)
-	must(s.t, err)
+	expect.NoError(s.t, err)
 	var lines []string
 	for line := range strings.Lines(string(log)) {
 		if strings.Contains(line, text) {
@@ -78,7 +79,7 @@ func TestBusyWorkload(t *testing.T) {
 	t.Parallel()
 	const edits, pause = 5, 20 * time.Millisecond
 	s := newSite(t)
-	s.configMap("foo", "0")
+	s.putConfigMap("foo", "0")
 	s.apply(deployment("web"))
 	s.rolledOut("web", map[string]string{"configmap/foo": "0"})
 	before, since := len(s.replicaSets()), time.Now()
@@ -121,7 +122,7 @@ func (s *site) turnedBeside(values map[string]string, pause time.Duration, last 
 	defer stop()
 	written := make(chan int, 1)
 	go func() { written <- s.annotate(ctx, pause, last) }()
-	s.configMap("foo", values["configmap/foo"])
+	s.putConfigMap("foo", values["configmap/foo"])
 	s.turned("deployment/web", values)
 	stop()
 	return <-written
@@ -152,10 +153,10 @@ func (s *site) annotate(ctx context.Context, pause time.Duration, last int) int 
 func newSiteAlone(t *testing.T) *site {
 	t.Helper()
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	program(t)
 	c, err := cluster.Start(t.Context(), cluster.Config{})
-	must(t, err)
+	expect.NoError(t, err)
 	ends := func(stop func() error) {
 		t.Cleanup(func() {
 			if err := stop(); err != nil {
@@ -165,14 +166,14 @@ func newSiteAlone(t *testing.T) *site {
 	}
 	ends(c.Stop)
 	running, err := controllers.Start(t.Context(), controllers.Config{Cluster: c, Args: controllers.Unthrottled()})
-	must(t, err)
+	expect.NoError(t, err)
 	ends(running.Stop)
 	stage, err := fakenodes.Start(t.Context(), c, fakenodes.Config{})
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(stage.Stop)
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	must(t, install(t.Context(), c, repo, kubeconfig))
+	expect.NoError(t, install(t.Context(), c, repo, kubeconfig))
 	s := &site{t: t, c: c, client: c.Client(), stage: stage, namespace: cluster.NewNamespace(t, c), log: filepath.Join(dir, "controller.log")}
 	s.args = []string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--quiet-period=" + quiet.String(), "-v=4"}
 	t.Cleanup(func() { s.stop() })
@@ -187,16 +188,16 @@ func TestAPIServerComesBack(t *testing.T) {
 	t.Parallel()
 	s := newSiteAlone(t)
 	s.start()
-	s.configMap("foo", "0")
+	s.putConfigMap("foo", "0")
 	s.apply(deployment("web"))
 	s.rolledOut("web", map[string]string{"configmap/foo": "0"})
 	ends := []func() error{s.c.StopAPIServer, s.c.KillAPIServer}
 	for i, end := range ends {
 		before, since := len(s.replicaSets()), time.Now()
-		must(t, end())
-		must(t, s.c.StartAPIServer(t.Context()))
+		expect.NoError(t, end())
+		expect.NoError(t, s.c.StartAPIServer(t.Context()))
 		value := fmt.Sprint(i + 1)
-		s.configMap("foo", value)
+		s.putConfigMap("foo", value)
 		s.rolledOut("web", map[string]string{"configmap/foo": value})
 		if got := len(s.replicaSets()) - before; got != 1 {
 			t.Errorf("after the API server came back, one edit made %d revisions", got)
@@ -210,24 +211,24 @@ func TestAPIServerComesBack(t *testing.T) {
 	}
 }
 
-// TestDryRunWritesNothing: what would be done is said in the log, and no object is written, nor an Event. Then it is done.
+// TestDryRunWritesNothing: what would be done is in the log, and no object is written, nor an Event. Then it is done.
 func TestDryRunWritesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.configMap("foo", "one")
+	s.putConfigMap("foo", "one")
 	s.apply(deployment("old"))
 	s.ownedByRevisions(s.rolledOut("old", map[string]string{"configmap/foo": "one"})["configmap/foo"], 1)
 	s.stop()
 	since, args := time.Now(), s.args
 	s.args = append(slices.Clone(args), "--dry-run")
 	s.start()
-	s.says("Working")
-	s.configMap("foo", "two")
+	s.logs("Working")
+	s.putConfigMap("foo", "two")
 	s.apply(deployment("web"))
 	for _, text := range []string{`"Would roll out" workload=deployment/old`, `"Would repair" workload=deployment/web`} {
-		s.says(text)
+		s.logs(text)
 	}
-	s.configMap("foo", "three")
+	s.putConfigMap("foo", "three")
 	s.eventually(func() error {
 		if lines := s.logged(`"Would roll out" workload=deployment/old`); len(lines) != 2 {
 			return fmt.Errorf("%d lines of the log speak of the two edits: %q", len(lines), lines)
@@ -247,8 +248,8 @@ func TestDryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// says waits until the log has a text.
-func (s *site) says(text string) {
+// logs waits until the log has a text.
+func (s *site) logs(text string) {
 	s.t.Helper()
 	s.eventually(func() error {
 		if len(s.logged(text)) == 0 {

@@ -1,6 +1,6 @@
 // Package rules checks that the tests exist which test/RULES.md and test/FAULTS.md name.
 //
-// It does not know what the rules and faults say, nor whether a test proves one. That is for people to read.
+// It does not know the content of the rules and faults, nor whether a test proves one. That is for people to read.
 package rules
 
 import (

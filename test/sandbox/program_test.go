@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 const (
@@ -47,7 +48,7 @@ type program struct {
 func newProgram(t *testing.T, temp string, args ...string) *program {
 	t.Helper()
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	plugin := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", plugin, "./cmd/kubectl-liveconfig")
 	build.Dir = repo
@@ -70,7 +71,7 @@ func newProgram(t *testing.T, temp string, args ...string) *program {
 
 func (p *program) start(t *testing.T) {
 	t.Helper()
-	must(t, p.Start())
+	expect.NoError(t, p.Start())
 }
 
 // wantStatus waits for the end.
@@ -97,7 +98,7 @@ func (p *program) inner(t *testing.T) int {
 		t.Fatalf("the sandbox has the children %q, want one", children)
 	}
 	pid, err := strconv.Atoi(children[0])
-	must(t, err)
+	expect.NoError(t, err)
 	return pid
 }
 
@@ -128,7 +129,7 @@ func (p *program) wantNoProcesses(t *testing.T, namespaces []string) {
 	if len(namespaces) != 3 {
 		t.Fatalf("the namespaces are %q, want three", namespaces)
 	}
-	environment.Eventually(t, goneTimeout, func() error {
+	expect.Eventually(t, goneTimeout, func() error {
 		if left := p.processes(t, namespaces); len(left) > 0 {
 			return fmt.Errorf("processes are left: %q", left)
 		}
@@ -143,7 +144,7 @@ func (p *program) wantNothing(t *testing.T, inner int) {
 	group := fmt.Sprintf("lc-machine-%d-*", inner)
 	left = append(left, append(glob(t, "/sys/fs/cgroup/"+group), glob(t, "/sys/fs/cgroup/*/"+group)...)...)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	must(t, err)
+	expect.NoError(t, err)
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, p.temp) {
 			left = append(left, line)
@@ -157,7 +158,7 @@ func (p *program) wantNothing(t *testing.T, inner int) {
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(pattern)
-	must(t, err)
+	expect.NoError(t, err)
 	return found
 }
 
@@ -183,18 +184,10 @@ func (s *screen) text() string {
 // await returns when a text was printed.
 func (s *screen) await(t *testing.T, text string) {
 	t.Helper()
-	environment.Eventually(t, startTimeout, func() error {
+	expect.Eventually(t, startTimeout, func() error {
 		if !strings.Contains(s.text(), text) {
 			return fmt.Errorf("%q is not printed", text)
 		}
 		return nil
 	})
-}
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // namespaces prints the three of the shell in one line.
@@ -70,14 +71,14 @@ exit 7`)
 func TestNothingOutlivesTheSandbox(t *testing.T) {
 	p := newProgram(t, t.TempDir())
 	stdin, err := p.StdinPipe()
-	must(t, err)
+	expect.NoError(t, err)
 	p.start(t)
 	if _, err := io.WriteString(stdin, "sleep 1000 &\n"+namespaces+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	p.stdout.await(t, " .\n")
 	inner := p.inner(t)
-	must(t, p.Process.Kill())
+	expect.NoError(t, p.Process.Kill())
 	p.wantStatus(t, -1)
 	p.wantNoProcesses(t, namespacesIn(p.stdout.text()))
 
@@ -85,7 +86,7 @@ func TestNothingOutlivesTheSandbox(t *testing.T) {
 	next.start(t)
 	next.stderr.await(t, "the node is ready after ")
 	innerOfNext := next.inner(t)
-	must(t, next.Process.Signal(unix.SIGTERM))
+	expect.NoError(t, next.Process.Signal(unix.SIGTERM))
 	next.wantStatus(t, 128+int(unix.SIGTERM))
 	if got, want := next.stderr.text(), "sandbox: ended by signal: terminated\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("it ends with %q, want %q", got, want)
@@ -99,11 +100,11 @@ func TestNothingOutlivesTheSandbox(t *testing.T) {
 func TestScriptNeedsRoot(t *testing.T) {
 	t.Parallel()
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	programs := t.TempDir()
 	for _, name := range []string{"go", "make", "sudo"} {
 		script := "#!/bin/sh\necho called: $0 >&2\nexit 1\n"
-		must(t, os.WriteFile(filepath.Join(programs, name), []byte(script), 0o700))
+		expect.NoError(t, os.WriteFile(filepath.Join(programs, name), []byte(script), 0o700))
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(repo, "test", "sandbox.sh"))
 	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
@@ -125,7 +126,7 @@ func TestScriptNeedsRoot(t *testing.T) {
 func TestMakePassesTheCommandLine(t *testing.T) {
 	t.Parallel()
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	tests := map[string]struct {
 		args []string
 		want string
@@ -139,9 +140,9 @@ func TestMakePassesTheCommandLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			must(t, os.Mkdir(filepath.Join(dir, "test"), 0o700))
+			expect.NoError(t, os.Mkdir(filepath.Join(dir, "test"), 0o700))
 			script := "#!/bin/sh\necho \"$# arguments: <$1>\"\nexit 7\n"
-			must(t, os.WriteFile(filepath.Join(dir, "test", "sandbox.sh"), []byte(script), 0o700))
+			expect.NoError(t, os.WriteFile(filepath.Join(dir, "test", "sandbox.sh"), []byte(script), 0o700))
 			args := append([]string{"-C", dir, "-f", filepath.Join(repo, "Makefile"), "sandbox"}, tc.args...)
 			cmd := exec.CommandContext(t.Context(), "make", args...)
 			output, _ := cmd.CombinedOutput() // ProcessState has the result.
@@ -221,14 +222,14 @@ func TestShellAtATerminal(t *testing.T) {
 func openTerminal(t *testing.T) (*keyboard, *os.File) {
 	t.Helper()
 	file, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	must(t, err)
+	expect.NoError(t, err)
 	k := &keyboard{File: file, screen: &screen{}}
 	t.Cleanup(func() { _ = k.Close() })
 	number, err := unix.IoctlGetInt(int(k.Fd()), unix.TIOCGPTN)
-	must(t, err)
-	must(t, unix.IoctlSetPointerInt(int(k.Fd()), unix.TIOCSPTLCK, 0))
+	expect.NoError(t, err)
+	expect.NoError(t, unix.IoctlSetPointerInt(int(k.Fd()), unix.TIOCSPTLCK, 0))
 	terminal, err := os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(number)), os.O_RDWR|unix.O_NOCTTY, 0)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = terminal.Close() })
 	go func() { _, _ = io.Copy(k.screen, k) }() // It ends with the keyboard.
 	return k, terminal

@@ -72,7 +72,7 @@ func TestCSI(t *testing.T) {
 }
 
 // asKubelet adds to publish requests what a kubelet would. Calls of the controller service go to the provisioner, and the
-// driver's capabilities are said to include it.
+// driver's capabilities are changed to include it.
 func asKubelet(pod *corev1.Pod, provisioner *grpc.ClientConn) grpc.UnaryClientInterceptor {
 	readOnly := true
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {

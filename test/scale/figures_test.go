@@ -10,6 +10,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
@@ -85,7 +86,7 @@ func TestTimesOfEdits(t *testing.T) {
 	made := []edit{{value: "1", answered: moment(1)}, {value: "2", answered: moment(2)}}
 	e := edits{nodes: 2}
 	err := e.time(made, []fleet.Sighting{saw(0, "1", 1.5), saw(1, "1", 1.25), saw(1, "2", 4), saw(0, "2", 1.75)})
-	must(t, err)
+	expect.NoError(t, err)
 	second := int64(time.Second)
 	want := edits{
 		nodes: 2, first: []int64{second / 4, -second / 4}, median: []int64{second / 4, -second / 4},

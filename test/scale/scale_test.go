@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
@@ -30,7 +31,7 @@ const (
 func newCrowd(t *testing.T, nodes, own int) (context.Context, *ground, *fleet.Crowd) {
 	t.Helper()
 	g, err := prepare(t.Context(), "../..", "")
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() {
 		if err := g.close(); err != nil {
 			t.Error(err)
@@ -38,16 +39,16 @@ func newCrowd(t *testing.T, nodes, own int) (context.Context, *ground, *fleet.Cr
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	t.Cleanup(cancel)
-	must(t, g.furnish(ctx, fleet.Driver, 0, nodes, own))
+	expect.NoError(t, g.furnish(ctx, fleet.Driver, 0, nodes, own))
 	c, err := fleet.New(t.Context(), fleet.Config{
 		Way: fleet.Driver, Kubeconfigs: g.kubeconfigs(fleet.Driver), Namespace: namespace, Own: own,
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(c.Close)
 	for n := range nodes {
-		must(t, c.Start(n))
+		expect.NoError(t, c.Start(n))
 	}
-	must(t, c.AwaitOpen(ctx))
+	expect.NoError(t, c.AwaitOpen(ctx))
 	return ctx, g, c
 }
 
@@ -60,7 +61,7 @@ func asked(t *testing.T, g *ground) map[string]int {
 func countAudit(t *testing.T, g *ground, counts func(cluster.Request) bool) map[string]int {
 	t.Helper()
 	all, err := g.Requests(time.Time{})
-	must(t, err)
+	expect.NoError(t, err)
 	count := map[string]int{}
 	for _, r := range all {
 		if node, isOurs := strings.CutPrefix(r.UserAgent, fleet.Agent(0)[:len(fleet.Agent(0))-1]); isOurs && counts(r) {
@@ -91,13 +92,13 @@ func TestGuardNodesAskForNothingMore(t *testing.T) {
 		t.Fatalf("wait for all objects to be read: %v", err)
 	}
 	for i := range edits {
-		must(t, g.put(ctx, fleet.Shared, fmt.Sprintf("edit %d", i)))
+		expect.NoError(t, g.put(ctx, fleet.Shared, fmt.Sprintf("edit %d", i)))
 		if err := c.AwaitSightings(ctx, objects+(i+1)*nodes); err != nil {
 			t.Fatalf("wait for all nodes to see edit %d: %v", i, err)
 		}
 	}
 	// What is asked for by the clock needs time to show: the driver looks at its watches every two seconds.
-	must(t, rest(ctx, 5*time.Second))
+	expect.NoError(t, rest(ctx, 5*time.Second))
 	if diff := gocmp.Diff(want, asked(t, g)); diff != "" {
 		t.Errorf("requests of the nodes (-want +got):\n%s", diff)
 	}
@@ -105,7 +106,7 @@ func TestGuardNodesAskForNothingMore(t *testing.T) {
 		t.Errorf("%d connections, want %d: one for each node", got, nodes)
 	}
 
-	must(t, c.Release(ctx))
+	expect.NoError(t, c.Release(ctx))
 	closed := func(r cluster.Request) bool { return r.Stage == cluster.StageComplete && r.Verb == "watch" }
 	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
 		return len(countAudit(t, g, closed)) == objects, nil
@@ -124,13 +125,13 @@ func TestGuardARestartIsNoLockstep(t *testing.T) {
 	t.Parallel()
 	ctx, g, c := newCrowd(t, nodes, own)
 	c.Take()
-	must(t, g.KillAPIServer())
+	expect.NoError(t, g.KillAPIServer())
 	const rounds = 4 // Pauses differ by seconds after so many.
 	if err := c.AwaitRequests(ctx, objects*rounds); err != nil {
 		t.Fatalf("wait for tries: %v", err)
 	}
-	must(t, g.StartAPIServer(ctx))
-	must(t, c.AwaitOpen(ctx))
+	expect.NoError(t, g.StartAPIServer(ctx))
+	expect.NoError(t, c.AwaitOpen(ctx))
 	tries := map[string][]fleet.Request{}
 	for _, r := range c.Take().Requests {
 		key := fmt.Sprintf("node %d: %s", r.Node, r.Object)
@@ -186,13 +187,5 @@ func TestGuardAStartMakesFewConnections(t *testing.T) {
 	_, _, c := newCrowd(t, 1, many)
 	if got := c.Take().Dialled; got < 1 || got > most {
 		t.Errorf("a node made %d connections for %d objects, want %d at most", got, many+1, most)
-	}
-}
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

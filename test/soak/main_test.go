@@ -2,7 +2,7 @@
 // compares it with a model that knows what every volume must hold: pods come, go and are replaced, objects change, access
 // is taken and given, the driver and the API server are killed, the network between them fails, the state directory is lost.
 //
-// LIVECONFIG_SEED repeats a run, as far as the timing of processes lets it be repeated, and LIVECONFIG_SOAK_TIME says how
+// LIVECONFIG_SEED repeats a run, as far as the timing of processes lets it be repeated, and LIVECONFIG_SOAK_TIME is how
 // long to go on, as in 5m. What was done is kept in bin/test/soak-SEED--share-volumes=….log when the test fails.
 package soak
 
@@ -34,7 +34,7 @@ const (
 )
 
 // TestTheNodeSurvivesAnything does things at random until the time is over, and every now and then lets the node come to
-// rest: then every volume holds what its sources say, and nothing is left of what is gone. Readers look at volumes all the
+// rest: then every volume holds what its sources have, and nothing is left of what is gone. Readers look at volumes all the
 // time. Equal volumes share their files, or do not.
 func TestTheNodeSurvivesAnything(t *testing.T) {
 	for _, flag := range []string{share, dontShare} {
@@ -69,14 +69,6 @@ func duration(t *testing.T) time.Duration {
 	t.Helper()
 	usual := time.Duration(soak.Rounds(usualSeconds, soakSeconds)) * time.Second
 	return soak.Asked(t, "LIVECONFIG_SOAK_TIME", usual, time.ParseDuration)
-}
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // step is one thing to do, now and then.

@@ -26,7 +26,7 @@ type reader struct{ account, namespace string }
 type access struct {
 	level   level
 	changed time.Time
-	// doubted says that since the last rest the reader was allowed nothing, if only for a moment. An API server that starts,
+	// doubted means that since the last rest the reader was allowed nothing, if only for a moment. An API server that starts,
 	// and denies what it allows, takes nothing away.
 	doubted bool
 	// blindTo is what the reader cannot have learned: nothing newer than these versions of objects.
@@ -35,7 +35,7 @@ type access struct {
 
 // model is what must be true of the node.
 type model struct {
-	mu      sync.Mutex // Guards everything below, and what objects and volumes say it does.
+	mu      sync.Mutex // Guards everything below, and what objects and volumes have.
 	home    string     // The namespace of the pods.
 	objects map[ref]*object
 	access  map[reader]*access
@@ -75,7 +75,7 @@ func (m *model) accessOf(v *vol, r ref) *access {
 // window is which versions of an object may be seen.
 type window struct {
 	from, to int
-	// mayLack says that the object may seem to be gone, because its reader was denied it.
+	// mayLack means that the object may seem to be gone, because its reader was denied it.
 	mayLack bool
 }
 
@@ -144,7 +144,7 @@ func (v *vol) identify(s snapshot) error {
 	return nil
 }
 
-// judge compares what was read of a live volume with what its sources may say. A volume that is changed as a whole must
+// judge compares what was read of a live volume with what its sources may have. A volume that is changed as a whole must
 // hold one version of each source, and files of an older version than was seen before are never right. What was seen is
 // remembered: the floors are those from before the reading began.
 func (m *model) judge(v *vol, s snapshot, f floors) error {
@@ -211,7 +211,7 @@ func (v *vol) fits(i int, ver version, files map[string]file) bool {
 	return true
 }
 
-// shown says what is there of a source.
+// shown returns what is there of a source.
 func (v *vol) shown(i int, files map[string]file) []string {
 	texts := []string{}
 	for _, p := range slices.Sorted(maps.Keys(files)) {
@@ -294,11 +294,11 @@ func (m *model) judgePinned(v *vol, s snapshot) error {
 		slices.Sorted(maps.Keys(v.pinned)), slices.Sorted(maps.Keys(now)))
 }
 
-// hopes says what a rest brings to a volume.
+// hopes returns what a rest brings to a volume.
 type hopes int
 
 const (
-	current hopes = iota // It holds what its sources say now.
+	current hopes = iota // It holds what its sources have now.
 	frozen               // It stays as it is: something that it requires is missing.
 	unknown              // It need not be current, since a source cannot be read.
 )
@@ -325,7 +325,7 @@ func (m *model) hopesOf(v *vol) (hopes, map[ref]window) {
 	return result, exact
 }
 
-// judgeCurrent wants a volume to hold what its sources say now, and nothing else.
+// judgeCurrent wants a volume to hold what its sources have now, and nothing else.
 func (m *model) judgeCurrent(v *vol, s snapshot, exact map[ref]window) error {
 	if err := v.identify(s); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
@@ -61,7 +62,7 @@ func (r *run) nodeSteps() []step {
 
 func (r *run) killDriver() {
 	r.upset()
-	must(r.t, r.bench.Node.Kill())
+	expect.NoError(r.t, r.bench.Node.Kill())
 	r.upset(func() { r.driverUp = false })
 }
 
@@ -112,7 +113,7 @@ func (r *run) damage(v *vol, how record) {
 	if err == nil && how == torn {
 		err = os.WriteFile(path, data[:len(data)/2], 0o600)
 	}
-	must(r.t, err)
+	expect.NoError(r.t, err)
 	r.log.note("  %s", v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,9 +123,9 @@ func (r *run) damage(v *vol, how record) {
 // loseState removes everything that the driver keeps.
 func (r *run) loseState() {
 	entries, err := os.ReadDir(r.bench.Node.StateDir())
-	must(r.t, err)
+	expect.NoError(r.t, err)
 	for _, entry := range entries {
-		must(r.t, os.RemoveAll(filepath.Join(r.bench.Node.StateDir(), entry.Name())))
+		expect.NoError(r.t, os.RemoveAll(filepath.Join(r.bench.Node.StateDir(), entry.Name())))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +163,7 @@ func (r *run) endServer(end func() error) {
 
 func (r *run) startServer() {
 	r.upset()
-	must(r.t, r.bench.Cluster.StartAPIServer(r.t.Context()))
+	expect.NoError(r.t, r.bench.Cluster.StartAPIServer(r.t.Context()))
 	r.upset(func() { r.apiUp = true })
 }
 
@@ -170,7 +171,7 @@ func (r *run) spoil(how string) {
 	r.upset(func() { r.linkIs = how })
 	switch how {
 	case "cut":
-		must(r.t, r.link.Cut())
+		expect.NoError(r.t, r.link.Cut())
 	case "frozen":
 		r.link.Freeze()
 	default:
@@ -181,7 +182,7 @@ func (r *run) spoil(how string) {
 
 func (r *run) heal() {
 	r.upset()
-	must(r.t, r.link.Heal())
+	expect.NoError(r.t, r.link.Heal())
 	r.upset(func() { r.linkIs = "" })
 }
 
@@ -324,7 +325,7 @@ func (r *run) checkUsage() error {
 // checkLog wants no word of a crash or a race in what the driver has written since the last time.
 func (r *run) checkLog() {
 	data, err := os.ReadFile(r.bench.Node.LogFile())
-	must(r.t, err)
+	expect.NoError(r.t, err)
 	news := data[min(r.logged, int64(len(data))):]
 	r.logged = int64(len(data))
 	for _, word := range []string{"panic", "DATA RACE", "fatal error", codes.ResourceExhausted.String()} {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -281,7 +282,7 @@ var accounts = [...]string{"ann", "bob", "cid"}
 // makeAccess makes the service accounts, which may read everything, and the roles.
 func (r *run) makeAccess() {
 	for _, account := range accounts {
-		must(r.t, r.bench.Cluster.EnsureServiceAccount(r.t.Context(), r.home, account))
+		expect.NoError(r.t, r.bench.Cluster.EnsureServiceAccount(r.t.Context(), r.home, account))
 	}
 	for _, namespace := range []string{r.home, r.away} {
 		roles := r.bench.Cluster.Client().RbacV1().Roles(namespace)
@@ -290,7 +291,7 @@ func (r *run) makeAccess() {
 				ObjectMeta: metav1.ObjectMeta{Name: l.String()},
 				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: l.verbs()}},
 			}, metav1.CreateOptions{})
-			must(r.t, err)
+			expect.NoError(r.t, err)
 		}
 		for _, account := range accounts {
 			r.access[reader{account, namespace}] = &access{}

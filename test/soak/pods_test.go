@@ -112,7 +112,7 @@ func (r *run) newPod(name string) *pod {
 			Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 		}
 		known, err = pods.Create(ctx, next, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) { // An earlier try did it, without a word.
+		if apierrors.IsAlreadyExists(err) { // An earlier try did it, and returned an error.
 			known, err = pods.Get(ctx, name, metav1.GetOptions{})
 		}
 		return err
@@ -231,7 +231,7 @@ func isBroken(err error) bool {
 		(strings.Contains(text, "error reading from server") || strings.Contains(text, "connection") || strings.Contains(text, "transport"))
 }
 
-// answer is what the driver has said. It contains no secret.
+// answer is what the driver has answered. It contains no secret.
 func (r *run) answer(err error) error {
 	if leak := environment.Leak([]byte(fmt.Sprint(err))); leak != nil {
 		r.failf("the driver's answer: %v", leak)

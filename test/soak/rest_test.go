@@ -45,7 +45,7 @@ func (r *run) rest() {
 	r.log.note("  rested after %s: %d volumes", time.Since(begin).Round(time.Millisecond), len(r.allVolumes(isLive)))
 }
 
-// checkSharing counts the volumes that have the files of another one. If the driver was told not to share, it wants 0.
+// checkSharing counts the volumes that have the files of another one. If the driver has the flag not to share, it wants 0.
 func (r *run) checkSharing() {
 	files, live := map[uint64]bool{}, r.allVolumes(isLive)
 	for _, v := range live {

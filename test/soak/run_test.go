@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
@@ -83,7 +84,7 @@ func newRun(t *testing.T, seed uint64, flag string) *run {
 	}
 	r.model = newModel(r.bench.Namespace)
 	r.away = r.home + "-away"
-	must(t, r.bench.Cluster.CreateNamespace(t.Context(), r.away))
+	expect.NoError(t, r.bench.Cluster.CreateNamespace(t.Context(), r.away))
 	r.link = network.New(t, r.bench.Cluster.AdminConfig().Host)
 	r.makeAccess()
 	r.makeObjects()
@@ -91,7 +92,7 @@ func newRun(t *testing.T, seed uint64, flag string) *run {
 		"--http-endpoint="+r.bench.HTTP, flag))
 	r.bench.Node.UseTokens(r.podToken)
 	baseline, err := r.usage()
-	must(t, err)
+	expect.NoError(t, err)
 	r.baseline = baseline
 	return r
 }
@@ -100,7 +101,7 @@ func newRun(t *testing.T, seed uint64, flag string) *run {
 func hasUsers(t *testing.T) bool {
 	t.Helper()
 	ids, err := os.ReadFile("/proc/self/uid_map")
-	must(t, err)
+	expect.NoError(t, err)
 	return strings.Contains(string(ids), "4294967295")
 }
 
@@ -137,7 +138,7 @@ func (w way) Kubeconfig(from, to string) error {
 	return clientcmd.WriteToFile(*config, to)
 }
 
-// failf fails the test. The first failure says how to come by it again.
+// failf fails the test. The first failure prints how to come by it again.
 func (r *run) failf(format string, args ...any) {
 	r.t.Helper()
 	text := fmt.Sprintf(format, args...)
@@ -165,7 +166,7 @@ func (r *run) keepLog() string {
 	return path
 }
 
-// finish says what the run has come to.
+// finish logs what the run has come to.
 func (r *run) finish() {
 	r.t.Attr("soak/steps", fmt.Sprint(r.log.steps.Load()))
 	r.t.Attr("soak/rests", fmt.Sprint(r.rests))
@@ -235,12 +236,12 @@ type journal struct {
 func newJournal(t *testing.T, seed uint64) *journal {
 	t.Helper()
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	dir := filepath.Join(repo, "bin", "test")
-	must(t, os.MkdirAll(dir, 0o755))
+	expect.NoError(t, os.MkdirAll(dir, 0o755))
 	path := filepath.Join(dir, fmt.Sprintf("soak-%d%s.log", seed, filepath.Base(t.Name())))
 	file, err := os.Create(path)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Logf("LIVECONFIG_SEED=%d repeats this; what is done is written to %s", seed, path)
 	return &journal{path: path, begin: time.Now(), file: file, count: map[string]int{}}
 }
@@ -262,7 +263,7 @@ func (j *journal) note(format string, args ...any) {
 }
 
 // close removes the file of a run without failures.
-func (j *journal) close(keep bool) { //nolint:revive // Whether it failed is all there is to say.
+func (j *journal) close(keep bool) { //nolint:revive // Whether it failed is all that is known.
 	_ = j.file.Close()
 	if !keep {
 		_ = os.Remove(j.path)

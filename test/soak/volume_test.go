@@ -311,7 +311,7 @@ func (o *object) copyOfPresent() version {
 // isBinary reports whether the values of a key are not text.
 func isBinary(key string) bool { return strings.HasPrefix(key, "b") }
 
-// value returns the bytes of a value. They say whose they are, so that a file reports what it was made of.
+// value returns the bytes of a value. They name their owner, so that a file reports what it was made of.
 func value(r ref, key string, e entry) []byte {
 	filler := "text "
 	if isBinary(key) {

@@ -17,7 +17,7 @@ import (
 // kernel is the oldest of bin/vm on which pods have user namespaces: a tmpfs maps owners from Linux 6.3 on.
 const kernel = "amd64-6.12"
 
-// TestPods runs the tests of what pods do with volumes every day. The guest installs the driver as the README says.
+// TestPods runs the tests of what pods do with volumes every day. The guest installs the driver as in the README.
 func TestPods(t *testing.T) {
 	m := vm.NewMachine(t, kernel, "amd64")
 	m.Memory = 6144

@@ -90,7 +90,7 @@ func (r *reader) note(version int) {
 	}
 }
 
-// checkEach compares each file with the version it says it is of.
+// checkEach compares each file with the version in it.
 func (r *reader) checkEach(s *set) error {
 	for p, f := range s.files {
 		want, err := r.expected.of(f.version)

@@ -1,5 +1,5 @@
-// Package volume tests what a container sees of a volume: real tmpfs mounts, the real writers, and readers in processes
-// of their own.
+// Package volume tests what a container sees of a volume: real tmpfs mounts, the real writers, and readers in
+// separate processes.
 //
 // It does not know the API server, CSI, or the driver's process.
 package volume
@@ -24,6 +24,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // taskVariable, when set, makes the test binary read a volume instead of running tests. It holds a readTask as JSON.
@@ -61,7 +62,7 @@ type process struct {
 func start(t *testing.T, do readTask) *process {
 	t.Helper()
 	text, err := json.Marshal(do)
-	must(t, err)
+	expect.NoError(t, err)
 	p := &process{cmd: exec.CommandContext(t.Context(), "/proc/self/exe")}
 	p.cmd.Env = append(os.Environ(), taskVariable+"="+string(text), "GOMAXPROCS=1", "GOGC=400")
 	// A process group is what can be given a priority with all its threads.
@@ -71,9 +72,9 @@ func start(t *testing.T, do readTask) *process {
 		t.Fatal(err)
 	}
 	stdout, err := p.cmd.StdoutPipe()
-	must(t, err)
+	expect.NoError(t, err)
 	p.stdout = bufio.NewReader(stdout)
-	must(t, p.cmd.Start())
+	expect.NoError(t, p.cmd.Start())
 	return p
 }
 
@@ -95,14 +96,6 @@ func (p *process) result(t *testing.T, into any) {
 	}
 }
 
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // source is the mount source of the volumes under test.
 const source = "volume.test"
 
@@ -121,7 +114,7 @@ func publish(t *testing.T, w atomicdir.Writer, limits volumefs.Limits, first tre
 	t.Helper()
 	root := t.TempDir()
 	v := &live{fs: volumefs.New(volumefs.Config{Root: root, Source: source}), target: filepath.Join(root, "mount"), writer: w}
-	must(t, v.publish(limits, first))
+	expect.NoError(t, v.publish(limits, first))
 	t.Cleanup(func() {
 		if err := v.fs.Unmount(v.target); err != nil {
 			t.Error(err)
@@ -146,7 +139,7 @@ func (v *live) publish(limits volumefs.Limits, first tree.Tree) (err error) {
 func (v *live) share(t *testing.T) (target string) {
 	t.Helper()
 	view, err := v.fs.Open(v.target)
-	must(t, err)
+	expect.NoError(t, err)
 	defer view.Close()
 	target = filepath.Join(filepath.Dir(v.target), fmt.Sprint("share-", rand.Uint64()))
 	if _, err := view.Share(v.target, target); err != nil {
@@ -173,14 +166,14 @@ func (v *live) write(next tree.Tree) (err error) {
 
 func (v *live) mustWrite(t *testing.T, next tree.Tree) {
 	t.Helper()
-	must(t, v.write(next))
+	expect.NoError(t, v.write(next))
 }
 
 // bind mounts a file of the volume by itself, read-only, as a runtime does for a subPath.
 func (v *live) bind(t *testing.T, name string) string {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), "subpath")
-	must(t, errors.Join(os.WriteFile(at, nil, 0o600), bindReadOnly(filepath.Join(v.target, name), at)))
+	expect.NoError(t, errors.Join(os.WriteFile(at, nil, 0o600), bindReadOnly(filepath.Join(v.target, name), at)))
 	t.Cleanup(func() {
 		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
 			t.Error(err)

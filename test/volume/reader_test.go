@@ -29,7 +29,7 @@ type readTask struct {
 	// Target is the volume, View an empty directory at which the process sees it.
 	Target, View string
 	Owners       owners
-	// Linked says that the volume has the layout with ..data; otherwise no symlink may be in it.
+	// Linked means that the volume has the layout with ..data; otherwise no symlink may be in it.
 	Linked bool
 	// Grace is how long an open may take at most for the driver to answer for it.
 	Grace time.Duration
@@ -195,7 +195,7 @@ func (r *reader) checkLink(name string) {
 type set struct {
 	files map[string]found
 	dirs  map[string]unix.Stat_t
-	// current says that no update had taken it away when all was read.
+	// current means that no update had taken it away when all was read.
 	current bool
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
@@ -72,10 +73,10 @@ func TestReadersSeeFaults(t *testing.T) {
 func (v *live) writeVersions(t *testing.T, o owners, first, last int) {
 	t.Helper()
 	view, err := v.fs.Open(v.target)
-	must(t, err)
+	expect.NoError(t, err)
 	defer view.Close()
 	for n := first; n <= last; n++ {
-		must(t, v.writeInTime(view.Dir, mustMake(t, o, n)))
+		expect.NoError(t, v.writeInTime(view.Dir, mustMake(t, o, n)))
 	}
 }
 
@@ -148,7 +149,7 @@ func report(t *testing.T, name string, versions int, c counts) {
 func mustMake(t *testing.T, o owners, n int) tree.Tree {
 	t.Helper()
 	made, err := o.version(n)
-	must(t, err)
+	expect.NoError(t, err)
 	return made
 }
 
@@ -157,7 +158,7 @@ func whoReads(t *testing.T) owners {
 	t.Helper()
 	for _, file := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
 		ids, err := os.ReadFile(file)
-		must(t, err)
+		expect.NoError(t, err)
 		fields := strings.Fields(string(ids))
 		if count, err := strconv.Atoi(fields[len(fields)-1]); err != nil || count <= nobody {
 			t.Logf("%s has %s: readers run as user 0 without capabilities", file, strings.Join(fields, " "))

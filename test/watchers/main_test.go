@@ -208,7 +208,7 @@ func (p place) follow(t testing.TB, command, env []string, namespaces uintptr) (
 	}
 	f := &follower{place: p, process: started}
 	isRefused := false
-	err = p.eventually(started, func() error {
+	err = p.retry(started, func() error {
 		text, err := f.printed()
 		isRefused = strings.HasPrefix(text, cannotWatchLine)
 		if err != nil || isRefused || f.has(text, readyLine) || f.has(text, established) {
@@ -236,7 +236,7 @@ func (f *follower) settle(int) error {
 
 func (f *follower) settleOnce() error {
 	var made time.Time
-	return f.eventually(f.process, func() error {
+	return f.retry(f.process, func() error {
 		if time.Since(made) > again {
 			if err := f.write("markers/"+markerFile, markerText(f.markers)); err != nil {
 				return err

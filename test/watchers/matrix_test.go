@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/docs"
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
@@ -210,7 +210,7 @@ func (v *volume) change(version int) {
 
 func (v *volume) await(pod *corev1.Pod, version int) {
 	v.T.Helper()
-	environment.Eventually(v.T, soon, func() error {
+	expect.Eventually(v.T, soon, func() error {
 		for file, want := range filesOf(version) {
 			if err := v.Holds(pod, file, want); err != nil {
 				return err
@@ -283,8 +283,8 @@ func (p place) write(name, text string) error {
 	return os.Rename(temp, path)
 }
 
-// eventually calls check until it returns nil, or the program has ended, or it takes too long.
-func (p place) eventually(program *process.Process, check func() error) error {
+// retry calls check until it returns nil, or the program has ended, or it takes too long.
+func (p place) retry(program *process.Process, check func() error) error {
 	deadline := time.Now().Add(soon)
 	for {
 		ended := program.Err() // What it printed before is checked once more.

@@ -187,7 +187,7 @@ func (r *asked) edit(version string) {
 // serves waits until the program answers with a version.
 func (r *asked) serves(version string) {
 	r.t.Helper()
-	err := r.eventually(r.process, func() error {
+	err := r.retry(r.process, func() error {
 		got, err := r.program.answer(*r)
 		if err == nil && !strings.Contains(got, version) {
 			err = fmt.Errorf("it answers %q, want %s", got, version)
@@ -207,7 +207,7 @@ func (r *asked) refuses() {
 		r.reports("/readyz", "503 "+strings.NewReplacer(r.program.in(*r)...).Replace(r.program.reason))
 		return
 	}
-	err := r.eventually(r.process, func() error {
+	err := r.retry(r.process, func() error {
 		text, err := os.ReadFile(r.log())
 		if err == nil && !strings.Contains(string(text), r.program.log) {
 			err = fmt.Errorf("its log lacks %q", r.program.log)
@@ -223,7 +223,7 @@ func (r *asked) refuses() {
 // reports waits for an answer of liveconfig-reload.
 func (r *asked) reports(path, want string) {
 	r.t.Helper()
-	err := r.eventually(r.beside, func() error {
+	err := r.retry(r.beside, func() error {
 		got, err := ask("http://" + r.reloader + path)
 		if err == nil && !strings.Contains(got, want) {
 			err = fmt.Errorf("%s answers %q, want %q", path, got, want)

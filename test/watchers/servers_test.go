@@ -92,7 +92,7 @@ func (s *server) settleOnce() error {
 
 // await waits for an answer with a text. It does something before each time that it asks.
 func (s *server) await(want string, before ...func() error) error {
-	return s.eventually(s.process, func() error {
+	return s.retry(s.process, func() error {
 		for _, do := range before {
 			if err := do(); err != nil {
 				return err

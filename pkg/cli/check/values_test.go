@@ -12,7 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
-// podWithValues is a pod whose volume has these attributes, each in a line of its own.
+// podWithValues is a pod whose volume has these attributes, each in a separate line.
 func podWithValues(attributes ...string) string {
 	return "kind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: c, volumeMounts: [{name: v, mountPath: /v}]}]\n" +
 		"  volumes:\n    - name: v\n      csi:\n        driver: csi.liveconfig.internal\n        readOnly: true\n        volumeAttributes:\n          " +

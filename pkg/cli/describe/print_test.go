@@ -85,7 +85,7 @@ func TestPrintKeepsToItsLines(t *testing.T) {
 	}
 }
 
-func TestPrintTellsOfCopiesWithoutVolumes(t *testing.T) {
+func TestPrintListsCopiesWithoutVolumes(t *testing.T) {
 	t.Parallel()
 	lagging := PodSource{CopyOf: "configmap/app", State: versions.Lagging, Why: "it is of another revision"}
 	page := (&page{}).format(Description{Pods: []Pod{
@@ -186,7 +186,7 @@ func TestVolumesOf(t *testing.T) {
 	wantSame(t, "volumesOf", []Volume{want}, got)
 }
 
-// TestNoEvents: without an Event, the page says when files were written last.
+// TestNoEvents: without an Event, the page shows when files were written last.
 func TestNoEvents(t *testing.T) {
 	t.Parallel()
 	pod := func(name string, times ...time.Time) Pod {

@@ -68,7 +68,7 @@ func wantRead(t *testing.T, c net.Conn) {
 	}
 }
 
-// wantEnded checks that the server ends the connection, and returns what it says before.
+// wantEnded checks that the server ends the connection, and returns what it sends before.
 func wantEnded(t *testing.T, c net.Conn) string {
 	t.Helper()
 	said, err := io.ReadAll(c)

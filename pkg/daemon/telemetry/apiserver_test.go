@@ -144,7 +144,7 @@ func (s *server) log() []asked {
 	return slices.Clone(s.asked)
 }
 
-// notes returns what was asked to be told, in its order.
+// notes returns the Events that were requested, in its order.
 func (s *server) notes() []string {
 	var notes []string
 	for _, a := range s.log() {

@@ -153,7 +153,7 @@ func TestWriteNeverWaits(t *testing.T) {
 	})
 }
 
-// TestARestartedDriverAddsNoEvent that says what an earlier run has said: the one that is there, in which equal ones are
+// TestARestartedDriverAddsNoEvent that an earlier run has written: the one that is there, in which equal ones are
 // counted, is made new again, and what the driver adds to it later finds it.
 func TestARestartedDriverAddsNoEvent(t *testing.T) {
 	bubble(t, func(w *writer) {

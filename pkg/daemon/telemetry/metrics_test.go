@@ -42,7 +42,7 @@ func scrape(t *testing.T, m *telemetry.Metrics) []string {
 	return strings.Split(recorder.Body.String(), "\n")
 }
 
-// wantLine checks that the one line that starts so says what it should.
+// wantLine checks that the one line that starts so is as it should be.
 func wantLine(t *testing.T, lines []string, start, want string) {
 	t.Helper()
 	var got []string

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// wantNotes compares what was told, in its order.
+// wantNotes compares the Events, in their order.
 func (w *writer) wantNotes(want ...string) {
 	w.Helper()
 	if diff := cmp.Diff(want, w.server.notes()); diff != "" {
@@ -22,7 +22,7 @@ func (w *writer) wantNotes(want ...string) {
 	}
 }
 
-// TestNormalEventsWait until an update of all volumes is over, and says what was new last, with its time.
+// TestNormalEventsWait until an update of all volumes is over, and report the last change, with its time.
 func TestNormalEventsWait(t *testing.T) {
 	bubble(t, func(w *writer) {
 		for i := range 5 {
@@ -66,7 +66,7 @@ func TestNormalEventsAreNotDelayedForever(t *testing.T) {
 	})
 }
 
-// TestNodesSpreadTheirEvents: each node draws for itself when it tells of a change, and all seconds are alike.
+// TestNodesSpreadTheirEvents: each node draws for itself when it reports a change, and all seconds are alike.
 func TestNodesSpreadTheirEvents(t *testing.T) {
 	bubble(t, func(w *writer) {
 		const draws = 300
@@ -93,7 +93,7 @@ func TestNodesSpreadTheirEvents(t *testing.T) {
 	})
 }
 
-// TestNormalEventsArePaced: a change of all volumes is told of over some seconds.
+// TestNormalEventsArePaced: a change of all volumes is reported over some seconds.
 func TestNormalEventsArePaced(t *testing.T) {
 	bubble(t, func(w *writer) {
 		for i := range 210 {
@@ -137,7 +137,7 @@ func TestWarningsGoFirst(t *testing.T) {
 	})
 }
 
-// TestTheLastWordIsRight: trouble and its end come in their order, and an end that was none is not told.
+// TestTheLastWordIsRight: trouble and its end come in their order, and an end that was none is not reported.
 func TestTheLastWordIsRight(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.write(trouble("not found"))
@@ -156,7 +156,7 @@ func TestTheLastWordIsRight(t *testing.T) {
 }
 
 // TestNormalEventsAreLimited as trouble is: to ten, and two more for the two minutes. What takes the place of what has not been
-// told yet does not count.
+// reported yet does not count.
 func TestNormalEventsAreLimited(t *testing.T) {
 	bubble(t, func(w *writer) {
 		for i := range 15 {
@@ -232,7 +232,7 @@ func TestARequestThatIsSwallowedHoldsNothingUpForLong(t *testing.T) {
 	})
 }
 
-// TestNormalEventsAreSentAgain is told later, after the trouble of the meantime, unless something newer says it better.
+// TestNormalEventsAreSentAgain is sent later, after the trouble of the meantime, unless a newer Event replaces it.
 func TestNormalEventsAreSentAgain(t *testing.T) {
 	bubble(t, func(w *writer) {
 		broken := true
@@ -316,8 +316,8 @@ func TestWhatIsRefusedIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestAnEventThatHasExpiredIsMadeAnew with all that is known of it.
-func TestAnEventThatHasExpiredIsMadeAnew(t *testing.T) {
+// TestAnExpiredEventIsCreatedAgain with all that is known of it.
+func TestAnExpiredEventIsCreatedAgain(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.write(trouble("the same"))
 		first := w.server.events()[0]

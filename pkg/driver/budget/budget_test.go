@@ -40,7 +40,7 @@ func hundred() (*budget.Budget, *budget.Part) {
 	return b, b.Part(func(int64) {})
 }
 
-func wantTold(t *testing.T, want, got string) {
+func wantReported(t *testing.T, want, got string) {
 	t.Helper()
 	if got != want {
 		t.Errorf("told: %q, want %q", got, want)
@@ -124,7 +124,7 @@ func TestThePartsAreObserved(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsIsToldOfRoom(t *testing.T) {
+func TestRoomWakesTheWaiting(t *testing.T) {
 	t.Parallel()
 	_, p := hundred()
 	holder := p.Account()
@@ -135,7 +135,7 @@ func TestWhoWaitsIsToldOfRoom(t *testing.T) {
 		a.WhenRoom(n, func() { told = append(told, name) })
 		return a
 	}
-	wantTold := func(want ...string) {
+	wantReported := func(want ...string) {
 		t.Helper()
 		if diff := cmp.Diff(want, told); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
@@ -147,19 +147,19 @@ func TestWhoWaitsIsToldOfRoom(t *testing.T) {
 	wait("small", 5)
 	gone := wait("gone", 1)
 	gone.Close()
-	wantTold()
+	wantReported()
 	resize(t, holder, 96)
-	wantTold()
+	wantReported()
 	resize(t, holder, 68) // 32 are free, of which the first that fits would take 30.
-	wantTold("medium")
+	wantReported("medium")
 	resize(t, holder, 67)
-	wantTold("small") // Since nobody has taken anything.
+	wantReported("small") // Since nobody has taken anything.
 	holder.Close()
-	wantTold("large")
+	wantReported("large")
 	wait("lucky", 100)
-	wantTold("lucky") // There is room already.
+	wantReported("lucky") // There is room already.
 	gone.WhenRoom(1, func() { told = append(told, "closed") })
-	wantTold()
+	wantReported()
 }
 
 func TestOneRetryTakesThePlaceOfTheOther(t *testing.T) {
@@ -173,10 +173,10 @@ func TestOneRetryTakesThePlaceOfTheOther(t *testing.T) {
 	resize(t, holder, 99)
 	resize(t, holder, 98)
 	holder.Close()
-	wantTold(t, "second ", told)
+	wantReported(t, "second ", told)
 }
 
-// TestWaitingOnKeepsThePlaceInLine, also for another amount. Who was told begins anew.
+// TestWaitingOnKeepsThePlaceInLine, also for another amount. A waiter that was called begins again.
 func TestWaitingOnKeepsThePlaceInLine(t *testing.T) {
 	t.Parallel()
 	_, p := hundred()
@@ -189,11 +189,11 @@ func TestWaitingOnKeepsThePlaceInLine(t *testing.T) {
 	secondWaits(40)
 	firstWaits(40)
 	resize(t, holder, 60)
-	wantTold(t, "first ", told)
+	wantReported(t, "first ", told)
 	resize(t, holder, 100) // Somebody else was faster.
 	firstWaits(40)
 	resize(t, holder, 60)
-	wantTold(t, "first second ", told)
+	wantReported(t, "first second ", told)
 }
 
 // TestWhoIsNewWaitsForTheShareOfTheNew, and not for room that is refused to it.
@@ -207,16 +207,16 @@ func TestWhoIsNewWaitsForTheShareOfTheNew(t *testing.T) {
 	grown.WhenRoom(20, func() { told += "grown " })
 	resize(t, holder, 80)
 	resize(t, holder, 66)
-	wantTold(t, "grown ", told)
+	wantReported(t, "grown ", told)
 	resize(t, holder, 65)
-	wantTold(t, "grown newcomer ", told)
+	wantReported(t, "grown newcomer ", told)
 	if err := newcomer.Open(10); err != nil {
 		t.Errorf("Open = %v, want what was told", err)
 	}
 }
 
-// TestErrorSaysWhatToDo, and what is free for the holder that asks: a new one may not have all.
-func TestErrorSaysWhatToDo(t *testing.T) {
+// TestErrorNamesTheRemedy, and what is free for the holder that asks: a new one may not have all.
+func TestErrorNamesTheRemedy(t *testing.T) {
 	t.Parallel()
 	const remedy = "; delete pods with large volumes, or raise the memory limit of the driver's container (or --volume-memory, " +
 		"where it is set)"

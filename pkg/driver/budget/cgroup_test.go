@@ -115,7 +115,7 @@ func TestPrintLimit(t *testing.T) {
 	fmt.Println("container", m.limit, "heap", debug.SetMemoryLimit(-1))
 }
 
-// TestRealCgroup reads the limit of a group that the kernel has made. An ordinary user may not make one: then the log says so,
+// TestRealCgroup reads the limit of a group that the kernel has made. An ordinary user may not make one: then the log shows it,
 // and test/driver starts the driver in one.
 func TestRealCgroup(t *testing.T) {
 	t.Parallel()

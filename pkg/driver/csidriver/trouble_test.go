@@ -140,9 +140,9 @@ func TestAnObjectThatWasMendedUnseen(t *testing.T) {
 	})
 }
 
-// TestTheLogSaysWhatToType, and the trouble. It leaves out trouble that was over before another
+// TestTheLogHasTheCommand, and the trouble. It leaves out trouble that was over before another
 // finding.
-func TestTheLogSaysWhatToType(t *testing.T) {
+func TestTheLogHasTheCommand(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.put(new(true))
 		f.start()

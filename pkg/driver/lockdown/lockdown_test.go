@@ -102,7 +102,7 @@ func (r result) wantEnded(t *testing.T) {
 	}
 }
 
-// task is what the kernel says of a thread.
+// task is what the kernel reports of a thread.
 type task map[string]uint64
 
 func parseTask(t *testing.T, line string) task {

@@ -23,8 +23,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
-// play is the main function of a process that locks itself down, and returns its exit code. The role says what it tries
-// then. What comes of it is printed; what keeps it from trying is said on standard error, with code 100.
+// play is the main function of a process that locks itself down, and returns its exit code. The role names what it tries
+// then. What comes of it is printed; what keeps it from trying is printed on standard error, with code 100.
 func play(role string) int {
 	name, argument, _ := strings.Cut(role, " ")
 	var err error
@@ -109,7 +109,7 @@ func call(argument string) error {
 	return nil
 }
 
-// threads locks down a process that has many threads, lets it get more, and prints what the kernel says of each, after a
+// threads locks down a process that has many threads, lets it get more, and prints what the kernel reports of each, after a
 // line about the process as it was.
 func threads() error {
 	before, err := status("self/task/" + strconv.Itoa(unix.Gettid()))
@@ -153,7 +153,7 @@ func occupy(release <-chan struct{}) {
 	}
 }
 
-// status returns what the kernel says of a task's rights, in one line.
+// status returns what the kernel reports of a task's rights, in one line.
 func status(task string) (string, error) {
 	text, err := os.ReadFile("/proc/" + task + "/status")
 	if err != nil {

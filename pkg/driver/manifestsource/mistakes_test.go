@@ -14,7 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
-// TestMistakesKeepWhatWasGood: and say where they are.
+// TestMistakesKeepWhatWasGood: and messages show where they are.
 func TestMistakesKeepWhatWasGood(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ file, text, want string }{

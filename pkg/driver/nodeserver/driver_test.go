@@ -36,7 +36,7 @@ const (
 	volumeID   = "csi-0123456789abcdef"
 )
 
-// fakeVolumes answers what it is told to, and keeps what it was asked.
+// fakeVolumes answers as the test has set, and keeps what it was asked.
 type fakeVolumes struct {
 	err     error // Of Publish and Unpublish, and of Condition.
 	problem error
@@ -93,7 +93,7 @@ func (f *fakeVolumes) touched() bool {
 	return len(f.published)+len(f.asked) > 0
 }
 
-// fakeInstallation answers what it is told to, and counts how often it is asked.
+// fakeInstallation answers as the test has set, and counts how often it is asked.
 type fakeInstallation struct {
 	err error
 	// wait makes it answer only when the call is over.
@@ -127,7 +127,7 @@ type bench struct {
 	log          ktesting.Buffer
 }
 
-// newBench returns one whose installation is as the error says; nil for as it should be.
+// newBench returns one whose installation is as the error describes; nil for as it should be.
 func newBench(t *testing.T, installed error) *bench {
 	t.Helper()
 	b := &bench{t: t, volumes: &fakeVolumes{}, installation: newFakeInstallation(installed), usage: usageOfTarget}
@@ -234,7 +234,7 @@ func TestIdentity(t *testing.T) {
 	checkMessage(t, capabilities, &csi.GetPluginCapabilitiesResponse{}, err)
 }
 
-func TestProbeTellsTheTruth(t *testing.T) {
+func TestProbeReportsTheState(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	for _, b.ready = range []error{errors.New("not yet"), nil} {

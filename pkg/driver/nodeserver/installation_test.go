@@ -33,14 +33,14 @@ func (b *bench) checkLogged(parts ...string) {
 	b.t.Errorf("no line of the log holds all of %q:\n%s", parts, b.log.String())
 }
 
-// unnamed is a request that says about its pod what cannot be believed, and how it is refused.
+// unnamed is a request whose data of the pod cannot be believed, and how it is refused.
 type unnamed struct {
 	change func(about map[string]string)
 	want   string
 }
 
 // unnamedPods are what a kubelet sends without podInfoOnMount, when the pod's author has written nothing, a part, or all of what the
-// kubelet would have said (trap 14), and for a PersistentVolume.
+// kubelet would have written (trap 14), and for a PersistentVolume.
 func unnamedPods() map[string]unnamed {
 	const noPod = "the request does not name a pod: set podInfoOnMount: true in the CSIDriver object csi.example.test"
 	const notInline = "only inline volumes are served: put the csi section into the pod's volumes, not into a PersistentVolume"
@@ -85,7 +85,7 @@ func unnamedPods() map[string]unnamed {
 	return tests
 }
 
-// TestPodsThatAreNotNamedAreRefused is trap 14: what a request says about its pod is believed only if the target path, which
+// TestPodsThatAreNotNamedAreRefused is trap 14: a request's data of its pod are believed only if the target path, which
 // is always the kubelet's, is one of that pod.
 func TestPodsThatAreNotNamedAreRefused(t *testing.T) {
 	t.Parallel()
@@ -113,8 +113,8 @@ func TestALongForgedUIDIsNotRepeatedWhole(t *testing.T) {
 		`": set podInfoOnMount: true in the CSIDriver object csi.example.test`)
 }
 
-// TestTheInstallationComesFirst: where the kubelet does not vouch for pods, nothing that a request says about its pod is so much as
-// looked at, right or wrong, and whoever installed the driver is told what to do.
+// TestTheInstallationComesFirst: where the kubelet does not vouch for pods, no data of a request about its pod are so much as
+// looked at, right or wrong, and the message shows what to do.
 func TestTheInstallationComesFirst(t *testing.T) {
 	t.Parallel()
 	of := func(kind csidriver.Kind, err error) *csidriver.Error {
@@ -244,7 +244,7 @@ func TestALiveVolumeRefusesAnother(t *testing.T) {
 }
 
 // TestALiveVolumeOutlivesItsPodInfo: podInfoOnMount is switched off while pods run. The kubelet, which would destroy the volume of a
-// running pod, is told that all is well, and nothing that the request says is used: not even a token.
+// running pod, gets no error, and nothing in the request is used: not even a token.
 func TestALiveVolumeOutlivesItsPodInfo(t *testing.T) {
 	t.Parallel()
 	for name, tt := range unnamedPods() {

@@ -13,7 +13,7 @@ import (
 
 const tokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
 
-// jwt returns a token that says it is the pod's. The signature, which only the API server could check, is anything.
+// jwt returns a token with the pod's name. The signature, which only the API server could check, is anything.
 func jwt(pod api.Pod, signature string) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	claims := fmt.Sprintf(`{"kubernetes.io": {"namespace": %q, "serviceaccount": {"name": %q, "uid": "1"}, "pod": {"name": %q, "uid": %q}}}`,
@@ -87,7 +87,7 @@ func TestTokensOfAPublish(t *testing.T) {
 	}
 }
 
-// TestForgedTokensAreNotUsed: whoever may write a Secret that the pod's volume refers to, or the volume's attributes, could
+// TestForgedTokensAreNotUsed: a user who may write a Secret that the pod's volume refers to, or the volume's attributes, could
 // put one there. It is no reason to refuse, because the volume may not need one or be live, and it does not hide the one
 // that the kubelet has put into the other place.
 func TestForgedTokensAreNotUsed(t *testing.T) {

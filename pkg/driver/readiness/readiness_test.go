@@ -69,7 +69,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// TestStateIsTriedNowAndThen and not by whoever asks, who must not wait for a disk.
+// TestStateIsTriedNowAndThen and not by each request, which must not wait for a disk.
 func TestStateIsTriedNowAndThen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -125,9 +125,9 @@ func TestWhatIsDeniedIsNotRead(t *testing.T) {
 	})
 }
 
-// TestAWatchIsNotOpenedAnewForWhoIsDenied: that is how a loss is found that an open watch does
+// TestADeniedReaderGetsNoNewWatch: that is how a loss is found that an open watch does
 // not notice. It is known at once, and what was read stays.
-func TestAWatchIsNotOpenedAnewForWhoIsDenied(t *testing.T) {
+func TestADeniedReaderGetsNoNewWatch(t *testing.T) {
 	each(t, behalf, refusals(), func(b *bench, r refusal) {
 		o := b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()

@@ -307,7 +307,7 @@ func (c *cluster) endOverdue() {
 	c.end(func(w *serverWatch) bool { return !time.Now().Before(w.until) })
 }
 
-// deaden makes the open watches of an object bring nothing any more, without a word.
+// deaden makes the open watches of an object bring nothing any more, and stay open.
 func (c *cluster) deaden(ref api.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -115,9 +115,9 @@ func TestADenialThatStaysIsBelieved(t *testing.T) {
 	}
 }
 
-// TestAnotherAnswerStartsTheDoubtAnew: between denials for less than the doubt there is always
+// TestAnotherAnswerRestartsTheDoubt: between denials for less than the doubt there is always
 // something else.
-func TestAnotherAnswerStartsTheDoubtAnew(t *testing.T) {
+func TestAnotherAnswerRestartsTheDoubt(t *testing.T) {
 	tests := map[string]func(b *bench){
 		"no answer":                   func(b *bench) { b.answer(refused(), refused()) },
 		"a server that is busy":       func(b *bench) { b.answer(unavailable(), unavailable()) },

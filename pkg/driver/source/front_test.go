@@ -88,7 +88,7 @@ func (f *front) event(e watch.Event) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
 }
 
-// answer returns one with the object in it, or with what the error says. An error that is no
+// answer returns one with the object in it, or with the error. An error that is no
 // status of the API is the network's.
 func (f *front) answer(r *http.Request, o runtime.Object, err error) (*http.Response, error) {
 	if p, ok := errors.AsType[*page](err); ok {

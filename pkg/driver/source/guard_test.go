@@ -182,7 +182,7 @@ func TestGuardAllocations(t *testing.T) {
 	}
 }
 
-// wantAbout allows a little more, since the compiler has a say in it, and half: less would mean
+// wantAbout allows a little more, since the compiler influences it, and half: less would mean
 // that nothing was measured.
 func wantAbout(t *testing.T, what string, got, want uint64) {
 	t.Helper()

@@ -42,11 +42,11 @@ func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 	})
 }
 
-// TestANewcomerReadsAnImmutableObjectAnew: it may have been created again unnoticed. Until the
+// TestANewUserReadsAnImmutableObjectAgain: it may have been created again unnoticed. Until the
 // answer arrives, the newcomer does not get the old content, and then all users have the new one,
 // or none if it is gone.
 // This is the second half of rule 60, trap 15 and fault 25.
-func TestANewcomerReadsAnImmutableObjectAnew(t *testing.T) {
+func TestANewUserReadsAnImmutableObjectAgain(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(immutable(web, "old"))
 		defer b.acquire(web)()

@@ -33,7 +33,7 @@ func whicheverWay(t *testing.T, test func(b *bench)) {
 	})
 }
 
-// say sends an error into the watches of web.
+// report sends an error into the watches of web.
 func (b *bench) say(err *apierrors.StatusError) {
 	b.t.Helper()
 	b.send(web, watch.Event{Type: watch.Error, Object: &err.ErrStatus})
@@ -61,7 +61,7 @@ func (b *bench) wantAsked(want ...string) {
 	}
 }
 
-// gone is how API servers before 1.18 say that a version has expired.
+// gone is how API servers before 1.18 report that a version has expired.
 func gone() *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonGone, Message: "too old resource version",

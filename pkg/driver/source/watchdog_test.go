@@ -217,7 +217,7 @@ func TestAWatchFromTheFuture(t *testing.T) {
 				defer b.acquire(web)()
 				for range 10 {
 					b.bookmarks(time.Minute, web)
-					b.hangUp() // The server ends watches in good order, and they go on from the same version.
+					b.hangUp() // The server ends watches when their time is up, and they go on from the same version.
 					b.settle()
 				}
 				next := b.putUnseen(configMap(web, "2"))
@@ -295,9 +295,9 @@ func TestALivelyWatchIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestEverythingIsListedAnewNowAndThen: about once in one to two hours, although its watch is
+// TestEveryObjectIsListedAgainNowAndThen: about once in one to two hours, although its watch is
 // alive. The objects are not listed at the same time.
-func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
+func TestEveryObjectIsListedAgainNowAndThen(t *testing.T) {
 	bubble(t, func(b *bench) {
 		refs := b.many(10)
 		const hours = 8

@@ -87,7 +87,7 @@ func TestOneDriverAtATime(t *testing.T) {
 	must(t, second.Check())
 }
 
-// TestAWaitEndsWithItsContext, and the lock that it still waited for goes to whoever comes.
+// TestAWaitEndsWithItsContext, and the lock that it still waited for goes to the next one.
 func TestAWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -136,7 +136,7 @@ func TestNewWithALeftOverThatStays(t *testing.T) {
 	stat(t, locked)
 }
 
-// TestNewReportsADirectoryThatTakesNothing: such a driver would fail at every publish, so it says so at once.
+// TestNewReportsADirectoryThatTakesNothing: such a driver would fail at every publish, so it reports that at once.
 func TestNewReportsADirectoryThatTakesNothing(t *testing.T) {
 	t.Parallel()
 	dir := ordinaryDir(t)
@@ -240,8 +240,8 @@ func TestCheckLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCheckSaysWhatIsInTheWay: where the directory should be is a file.
-func TestCheckSaysWhatIsInTheWay(t *testing.T) {
+// TestCheckNamesTheObstacle: where the directory should be is a file.
+func TestCheckNamesTheObstacle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, err := state.New(dir)

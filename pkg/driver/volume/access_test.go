@@ -67,7 +67,7 @@ func TestWhoReadsASource(t *testing.T) {
 }
 
 // TestWhatIsNoDenialTakesNoFiles away, even from who asked for it: the token of a pod's account that the API server does not
-// take, and an account that it cannot be asked about. After a restart the driver knows no more than that, and says so.
+// take, and an account that it cannot be asked about. After a restart the driver knows no more than that, and reports that.
 func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 	t.Parallel()
 	unauthorized := apierrors.NewUnauthorized("Unauthorized")
@@ -111,7 +111,7 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 				d = d.restart()
 			}
 			n.wantFiles(r, files)
-			n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + want)
+			n.wantReported(`ProjectionFailed: volume "config": the files stay as they are: ` + want)
 			n.cluster.fail(shared, forbidden(shared)) // Which is a denial.
 			pass(settling)
 			n.wantFiles(r, map[string]string{})
@@ -119,7 +119,7 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 	}
 }
 
-// driversRights is what a problem says besides when the driver's own account lacks a right.
+// driversRights is what a problem adds when the driver's own account lacks a right.
 func driversRights(namespace string) string {
 	return "; the driver's own account lacks the right: kubectl apply -f deploy/base/clusterrole.yaml " +
 		"-f deploy/base/clusterrolebinding.yaml, or with Helm: helm upgrade liveconfig deploy/chart --namespace liveconfig-system " +
@@ -200,36 +200,36 @@ func polling(ref api.Ref) string {
 
 const projected = `Projected: volume "config": a change of the sources is in the files`
 
-// TestAPolledSourceIsToldOnce: the files follow a polled source, and the pod gets one Event about the polling. Polls, repeats and
+// TestAPolledSourceIsReportedOnce: the files follow a polled source, and the pod gets one Event about the polling. Polls, repeats and
 // resyncs add no Event. The next run of the driver writes the Event once more.
-func TestAPolledSourceIsToldOnce(t *testing.T) {
+func TestAPolledSourceIsReportedOnce(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = identity.ByPod
 		n.cluster.set(shared, "key", "k1")
 		n.cluster.poll(shared)
 		d, r := n.live(secret(shared))
 		n.wantFiles(r, map[string]string{"key": "k1"})
-		n.wantTold(polling(shared))
+		n.wantReported(polling(shared))
 		n.set(shared, "key", "k2")
 		n.wantFiles(r, map[string]string{"key": "k2"})
-		n.wantTold(polling(shared), projected)
+		n.wantReported(polling(shared), projected)
 		for range 3 {
 			n.cluster.poll(shared) // It was read again, and is as it was.
 			d.publish(r)
 			pass(2 * resyncInterval)
 		}
-		n.wantTold(polling(shared), projected)
+		n.wantReported(polling(shared), projected)
 		n.wantProblem(r, "") // It is current, as far as anybody knows.
 		n.seen.forget()
 		d.restart()
 		pass(2 * resyncInterval)
-		n.wantTold(polling(shared))
+		n.wantReported(polling(shared))
 	})
 }
 
-// TestEachPolledSourceIsTold, but none that is watched: from the start and while the volume is live, each time that one turns
+// TestEachPolledSourceIsReported, but none that is watched: from the start and while the volume is live, each time that one turns
 // polled.
-func TestEachPolledSourceIsTold(t *testing.T) {
+func TestEachPolledSourceIsReported(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = identity.ByPod
 		roots := api.Ref{Kind: api.ConfigMap, Namespace: "certs", Name: "roots"}
@@ -239,18 +239,18 @@ func TestEachPolledSourceIsTold(t *testing.T) {
 		n.cluster.poll(shared)
 		n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}, " +
 			"{secret: {name: tls, namespace: certs}}, {configMap: {name: roots, namespace: certs}}"))
-		n.wantTold(polling(shared))
+		n.wantReported(polling(shared))
 		for range 2 {
 			n.seen.forget()
 			n.cluster.poll(roots)
 			pass(settling)
-			n.wantTold(polling(roots))
+			n.wantReported(polling(roots))
 			n.cluster.watch(roots)
 			pass(settling)
-			n.wantTold(polling(roots))
+			n.wantReported(polling(roots))
 		}
 		n.set(roots, "key", "k2")
-		n.wantTold(polling(roots), projected)
+		n.wantReported(polling(roots), projected)
 	})
 }
 
@@ -270,14 +270,14 @@ func TestAPolledSourceOfTheDrivers(t *testing.T) {
 			n.cluster.poll(tt.ref)
 			d := n.start()
 			d.publish(n.request("config", secret(tt.ref)))
-			n.wantTold(`Polling: volume "config": ` + tt.ref.String() + " is read about twice a minute, because " + tt.reader +
+			n.wantReported(`Polling: volume "config": ` + tt.ref.String() + " is read about twice a minute, because " + tt.reader +
 				" may get it but not watch it; to have changes at once, add the verbs list and watch to the driver's ClusterRole")
 		})
 	}
 }
 
-// TestAPolledSourceThatIsReadOnceIsNotTold: a volume that never updates does not poll it.
-func TestAPolledSourceThatIsReadOnceIsNotTold(t *testing.T) {
+// TestAPolledSourceThatIsReadOnceIsNotReported: a volume that never updates does not poll it.
+func TestAPolledSourceThatIsReadOnceIsNotReported(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = identity.ByPod
 		n.cluster.set(shared, "key", "k1")
@@ -285,7 +285,7 @@ func TestAPolledSourceThatIsReadOnceIsNotTold(t *testing.T) {
 		_, r := n.live(secret(shared, api.KeyUpdatePolicy, string(api.UpdateNever)))
 		n.wantFiles(r, map[string]string{"key": "k1"})
 		pass(2 * resyncInterval)
-		n.wantTold()
+		n.wantReported()
 	})
 }
 

@@ -90,7 +90,7 @@ func benchmark(b *testing.B) (*volume.Manager, *still, *counting, func(i int) st
 }
 
 // BenchmarkUpdate changes the object of so many volumes, until the files of all are new. The volumes have different modes, so each one
-// has files of its own.
+// has separate files.
 func BenchmarkUpdate(b *testing.B) {
 	for _, volumes := range []int{1, 110} {
 		b.Run(fmt.Sprintf("volumes=%d", volumes), func(b *testing.B) {

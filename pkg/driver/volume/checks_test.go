@@ -55,8 +55,8 @@ func (n *node) wantNoUsers() {
 	wantSame(n, "users of sources", map[api.Ref]int{}, n.cluster.users())
 }
 
-// wantToldOnce checks that there is one Event, by its beginning.
-func (n *node) wantToldOnce(prefix string) {
+// wantReportedOnce checks that there is one Event, by its beginning.
+func (n *node) wantReportedOnce(prefix string) {
 	n.Helper()
 	if told := n.seen.told(); len(told) != 1 || !strings.HasPrefix(told[0], prefix) {
 		n.Errorf("Events = %q, want one that begins with %q", told, prefix)
@@ -151,7 +151,7 @@ func (n *node) wantKind(err error, want volume.Kind) string {
 	return e.Error()
 }
 
-// wantProblem checks what is said to be wrong with a live volume; empty for nothing.
+// wantProblem checks the reported problem of a live volume; empty for nothing.
 func (n *node) wantProblem(r state.Record, want string) {
 	n.Helper()
 	problem, err := n.driver.Condition(r.VolumeID, r.TargetPath)
@@ -189,7 +189,7 @@ func (n *node) wantEach(files map[string]string, volumes ...state.Record) {
 	}
 }
 
-func (n *node) wantTold(want ...string) {
+func (n *node) wantReported(want ...string) {
 	n.Helper()
 	wantSame(n, "Events", want, n.seen.told())
 }

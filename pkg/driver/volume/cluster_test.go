@@ -132,22 +132,22 @@ func (c *cluster) Look(keys ...source.Key) []source.Snapshot {
 	return known
 }
 
-// slip changes an object and tells nobody.
+// slip changes an object without a notice.
 func (c *cluster) slip(ref api.Ref, data ...string) {
-	changed := c.tell(func(source.Key) {})
+	changed := c.notify(func(source.Key) {})
 	c.set(ref, data...)
-	c.tell(changed)
+	c.notify(changed)
 }
 
-// tell changes who is told of changes, and returns who was before.
-func (c *cluster) tell(changed func(source.Key)) (before func(source.Key)) {
+// notify changes who is notified of changes, and returns who was before.
+func (c *cluster) notify(changed func(source.Key)) (before func(source.Key)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, c.changed = c.changed, changed
 	return before
 }
 
-// reread makes what is known of an object unknown until it has been read anew, as a newcomer to an immutable object does.
+// reread makes what is known of an object unknown until it has been read again, as a new user to an immutable object does.
 func (c *cluster) reread(ref api.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

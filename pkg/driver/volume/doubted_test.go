@@ -13,12 +13,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
-// deniedTo is what is said of an object that an identity may not read.
+// deniedTo is the text about an object that an identity may not read.
 func deniedTo(id identity.Identity, ref api.Ref) string {
 	return fmt.Sprintf("%s cannot be read: %v; to allow it, apply:\n%s", ref, forbidden(ref), identity.Grant(id, ref))
 }
 
-// What is said when the access is lost for good, for each wish.
+// The texts when the access is lost for good, for each wish.
 var lost = map[api.OnDelete]string{
 	api.OnDeleteKeep:   `AccessLost: volume "config": the files stay as they are: `,
 	api.OnDeleteRemove: `AccessLost: volume "config": the files of the source are removed: `,
@@ -81,10 +81,10 @@ func TestADenialIsDoubtedAtFirst(t *testing.T) {
 			d.publish(r)
 		}
 		n.wantShown(r, both, problem)
-		n.wantTold()
+		n.wantReported()
 		n.set(web, "a", "2")
 		n.wantFiles(r, map[string]string{"a": "2", "key": "k1"})
-		n.wantTold(projected)
+		n.wantReported(projected)
 		n.seen.forget()
 
 		n.cluster.believe(shared)
@@ -96,15 +96,15 @@ func TestADenialIsDoubtedAtFirst(t *testing.T) {
 			n.cluster.fail(shared, forbidden(shared))
 		}
 		n.wantProblem(r, problem)
-		n.wantTold(lost[onDelete] + problem)
+		n.wantReported(lost[onDelete] + problem)
 		n.fail(shared, nil)
 		n.wantFiles(r, map[string]string{"a": "2", "key": "k1"})
-		n.wantTold(lost[onDelete]+problem, `Projected: volume "config": the files are current again`)
+		n.wantReported(lost[onDelete]+problem, `Projected: volume "config": the files are current again`)
 	})
 }
 
-// TestADoubtOverARestart begins anew: the next run of the driver knows the source only from its files, and they stay until
-// it has a reason of its own. It removes what an earlier run has not, and leaves removed what that has.
+// TestADoubtOverARestart begins again: the next run of the driver knows the source only from its files, and they stay until
+// it has a reason itself. It removes what an earlier run has not, and leaves removed what that has.
 func TestADoubtOverARestart(t *testing.T) {
 	eachDenial(t, func(n *node, reader identity.Identity, onDelete api.OnDelete) {
 		d, r := n.publishedShared(onDelete)
@@ -115,12 +115,12 @@ func TestADoubtOverARestart(t *testing.T) {
 			pass(2 * resyncInterval)
 			d.publish(r)
 			n.wantShown(r, map[string]string{"a": "1", "key": "k1"}, deniedTo(reader, shared))
-			n.wantTold()
+			n.wantReported()
 		}
 		n.cluster.believe(shared)
 		pass(settling)
 		n.wantFiles(r, left(onDelete, "1"))
-		n.wantLastTold(lost[onDelete] + deniedTo(reader, shared))
+		n.wantLastReported(lost[onDelete] + deniedTo(reader, shared))
 
 		n.cluster.doubt(shared)
 		d.restart()
@@ -134,7 +134,7 @@ func TestADoubtOverARestart(t *testing.T) {
 	})
 }
 
-// TestWhatTheDriverMayNotReadTakesNoFiles: it was taken from no pod. Whoever asks is told, and it is not the pod's trouble.
+// TestWhatTheDriverMayNotReadTakesNoFiles: it was taken from no pod. A request gets the error, and it is not the pod's trouble.
 func TestWhatTheDriverMayNotReadTakesNoFiles(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published(api.KeyOnDelete, string(api.OnDeleteRemove))
@@ -142,7 +142,7 @@ func TestWhatTheDriverMayNotReadTakesNoFiles(t *testing.T) {
 		problem := `configmap default/web cannot be read: configmaps "web" is forbidden: no` + driversRights("default")
 		pass(2 * resyncInterval)
 		n.wantProblem(r, problem)
-		n.wantTold()
+		n.wantReported()
 		for range 2 {
 			d = d.restart()
 			pass(2 * resyncInterval)
@@ -157,8 +157,8 @@ func TestWhatTheDriverMayNotReadTakesNoFiles(t *testing.T) {
 	})
 }
 
-// wantLastTold checks the latest Event.
-func (n *node) wantLastTold(want string) {
+// wantLastReported checks the latest Event.
+func (n *node) wantLastReported(want string) {
 	n.Helper()
 	told := n.seen.told()
 	if len(told) == 0 || told[len(told)-1] != want {
@@ -166,8 +166,8 @@ func (n *node) wantLastTold(want string) {
 	}
 }
 
-// TestLostAccessIsToldBesideOtherTrouble, whichever source comes first.
-func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
+// TestLostAccessIsReportedBesideOtherTrouble, whichever source comes first.
+func TestLostAccessIsReportedBesideOtherTrouble(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = identity.ByPod
 		n.cluster.set(web, "a", "1")
@@ -180,10 +180,10 @@ func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 	})
 }
 
-// TestLostAccessIsToldAlthoughAKeyIsMissing: without the key the driver cannot build the files. The files of the lost source
+// TestLostAccessIsReportedAlthoughAKeyIsMissing: without the key the driver cannot build the files. The files of the lost source
 // stay under every `onDelete`, and no Event reports their removal. Once the key exists, the driver removes them and writes the
 // Event.
-func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
+func TestLostAccessIsReportedAlthoughAKeyIsMissing(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = identity.ByPod
 		n.cluster.set(web, "a", "1")
@@ -201,7 +201,7 @@ func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 		wantSame(n, "denied volumes", 1, d.Summary().NotCurrent[volume.Denied])
 		n.wantUpdate(r, "2")
 		n.wantProblem(r, denied)
-		n.wantTold(
+		n.wantReported(
 			`SourceMissing: volume "config": the files stay as they are: `+missing,
 			lost[api.OnDeleteKeep]+both,
 			lost[api.OnDeleteRemove]+denied,

@@ -93,7 +93,7 @@ func TestRecordThatIsWrittenAlthoughPutFails(t *testing.T) {
 	})
 }
 
-// TestEveryCauseIsNamed: when cleaning up fails as well, the message says both, the first cause first.
+// TestEveryCauseIsNamed: when cleaning up fails as well, the message has both, the first cause first.
 func TestEveryCauseIsNamed(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.ready()
@@ -246,7 +246,7 @@ func TestAStopEndsAPublishThatWaits(t *testing.T) {
 	})
 }
 
-// TestAPublishIsNoUpdate: how long it waited for its source says nothing about how fast changes reach files.
+// TestAPublishIsNoUpdate: how long it waited for its source shows nothing about how fast changes reach files.
 func TestAPublishIsNoUpdate(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := n.start()

@@ -172,7 +172,7 @@ type outcome struct {
 	since  time.Time
 }
 
-// reporter remembers what it is told.
+// reporter remembers what it gets.
 type reporter struct {
 	mu     sync.Mutex // Guards the fields below.
 	events []event

@@ -62,7 +62,7 @@ func (n *node) edit(keys, version int) {
 // costs is how many objects are made on the heap.
 type costs struct{ written, unchanged, looked uint64 }
 
-// leastCosts returns what one change of the object costs in all volumes, from the moment that the source tells of it: when
+// leastCosts returns what one change of the object costs in all volumes, from the moment that the source reports it: when
 // it changes the files, when it does not, and in the look at the files that follows. It is the least of many times, because
 // pools lose what they hold now and then, with the race detector on purpose, and of many more where that is above the most:
 // on a busy machine the workers get into each other's way.
@@ -89,7 +89,7 @@ func (c costs) of(volumes uint64) costs {
 	return costs{volumes * c.written, volumes * c.unchanged, volumes * c.looked}
 }
 
-// most allows a little more, since the compiler has a say in it.
+// most allows a little more, since the compiler influences it.
 func (c costs) most() costs { return costs{most(c.written), most(c.unchanged), most(c.looked)} }
 
 func most(want uint64) uint64 { return want + want/16 }
@@ -104,7 +104,7 @@ func allocations(of func()) uint64 {
 
 // TestGuardAllocations counts what an update makes on the heap, from the word that an object has changed until its files
 // are new on a real mount: contents, tree, digest, and all that writing takes. More of it means that something is copied,
-// looked at or told that was not, for each change and each volume; and what is made per key may not depend on others. The numbers are those with the race detector, and a little lower without.
+// looked at or reported that was not, for each change and each volume; and what is made per key may not depend on others. The numbers are those with the race detector, and a little lower without.
 func TestGuardAllocations(t *testing.T) {
 	for keys, want := range map[int]costs{
 		1:  {written: 76, unchanged: 22, looked: 72},
@@ -298,7 +298,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestWhatVolumesHoldIsCharged: attributes, what they say, and records, in any shape (fault 39). It is not parallel because
+// TestWhatVolumesHoldIsCharged: attributes, what is parsed from them, and records, in any shape (fault 39). It is not parallel because
 // others would allocate too.
 func TestWhatVolumesHoldIsCharged(t *testing.T) {
 	const count = 20

@@ -140,7 +140,7 @@ type driver struct {
 	*volume.Manager
 	n   *node
 	run func()
-	// stop ends the run, as a kill would: nothing is told to the mounts, the records and the cluster.
+	// stop ends the run, as a kill would: nothing is done with the mounts, the records and the cluster.
 	stop    func()
 	stopped bool
 }
@@ -347,5 +347,5 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestMain gives the tests a mount namespace of their own, for those with real mounts.
+// TestMain gives the tests a separate mount namespace, for those with real mounts.
 func TestMain(m *testing.M) { os.Exit(mountns.Main(m)) }

@@ -36,7 +36,7 @@ func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 		if err := os.WriteFile(r.TargetPath+"/empty", nil, 0o600); !errors.Is(err, syscall.EROFS) {
 			n.Errorf("writing through the target = %v, want %v", err, syscall.EROFS)
 		}
-		n.wantTold()
+		n.wantReported()
 		_, err := d.Condition(r.VolumeID, r.TargetPath+"2")
 		wantSame(n, "Condition() says", "volume csi-config is not published on "+r.TargetPath+"2", n.wantKind(err, volume.Unknown))
 		d.unpublish(r)
@@ -127,7 +127,7 @@ func TestPublishRefusesAtOnce(t *testing.T) {
 				}
 			}
 			wantSame(n, "side effects", []string{"mounted"}, n.faults.order())
-			n.wantTold()
+			n.wantReported()
 		})
 	}
 }
@@ -154,7 +154,7 @@ func TestPublishIsBusy(t *testing.T) {
 		n.wantKind(err, volume.Unknown) // It is not published yet.
 
 		other := n.request("other", configMap("web", api.KeyOptional, "true"))
-		d.publish(other) // Another volume has nothing to do with it.
+		d.publish(other) // Another volume is not affected.
 		d.unpublish(other)
 
 		cancel()

@@ -174,7 +174,7 @@ func TestUnreadableRecordIsReported(t *testing.T) {
 }
 
 // TestVolumeThatCannotBeUpdatedAnyMoreStays has live volumes that this run of the driver would refuse. The pod, the status and
-// the log say so.
+// the log report that.
 func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -210,7 +210,7 @@ func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 			pass(2 * resyncInterval)
 			n.wantFiles(r, map[string]string{"a": "1"})
 			n.wantRecords(r)
-			n.wantToldOnce(`Frozen: volume "config": the files stay as they are until the pod is replaced: `)
+			n.wantReportedOnce(`Frozen: volume "config": the files stay as they are until the pod is replaced: `)
 			got := d.only()
 			if got.State != statusz.Frozen || got.Problem == nil || got.Problem.Kind != string(tt.kind) || got.Problem.Since.IsZero() {
 				n.Fatalf("volume = %+v, want it frozen", got)
@@ -251,7 +251,7 @@ func TestAVolumeThatIsCoveredIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestAVolumeThatTheNodeCannotFindIsTakenOver: the node cannot tell what is mounted, and then no record may be the price
+// TestAVolumeThatTheNodeCannotFindIsTakenOver: the node cannot see what is mounted, and then no record may be the price
 // (fault 20). What is found out later counts.
 func TestAVolumeThatTheNodeCannotFindIsTakenOver(t *testing.T) {
 	bubble(t, func(n *node) {
@@ -273,7 +273,7 @@ func TestAVolumeThatTheNodeCannotFindIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestAVolumeThatIsTakenOverAndNotThere is the other way round: there is nothing after all, and a repeat makes it anew.
+// TestAVolumeThatIsTakenOverAndNotThere is the other way round: there is nothing after all, and a repeat makes it again.
 func TestAVolumeThatIsTakenOverAndNotThere(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()

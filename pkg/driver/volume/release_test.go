@@ -121,7 +121,7 @@ func TestRelease(t *testing.T) {
 		n.wantValues(map[string]string{"replica-0": "2", "replica-1": "2", "replica-2": "2"}, first, second, third)
 		e.Threshold = 1
 		n.cluster.stabilize(web, e, "a", "2")
-		n.cluster.edit(web, "a", "4") // Nobody has said anything about this one.
+		n.cluster.edit(web, "a", "4") // There is no report about this one.
 		n.wantValues(map[string]string{"replica-0": "2", "replica-1": "2", "replica-2": "2"}, first, second, third)
 	})
 }

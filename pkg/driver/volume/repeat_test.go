@@ -98,9 +98,9 @@ func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
 	}
 }
 
-// TestVolumeThatSomebodyUnmountedIsMadeAnew (fault 16): the container does not see the next change, the driver's check reports
+// TestAnUnmountedVolumeIsMountedAgain (fault 16): the container does not see the next change, the driver's check reports
 // the missing mount, and a repeat of the publish mounts the volume again.
-func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
+func TestAnUnmountedVolumeIsMountedAgain(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		n.wantUpdate(r, "2")
@@ -118,10 +118,10 @@ func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
 	})
 }
 
-// TestVolumeThatSomebodyUnmountedCannotBeMadeAnew: a repeat, which would make it again, is refused, because its source is gone
+// TestAnUnmountedVolumeCannotBeMountedAgain: a repeat, which would make it again, is refused, because its source is gone
 // too. Nothing is half made, a container that runs has its files, and the volume is back when its source is. These are
 // faults 11, 15 and 16.
-func TestVolumeThatSomebodyUnmountedCannotBeMadeAnew(t *testing.T) {
+func TestAnUnmountedVolumeCannotBeMountedAgain(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		container, err := os.OpenRoot(r.TargetPath)
@@ -166,9 +166,9 @@ func TestARepeatBringsBackAStateThatWasWiped(t *testing.T) {
 	})
 }
 
-// TestLostRecordIsMadeAnewWithoutAWrite (fault 20): without a record the driver learns of the volume from the kubelet's repeat.
+// TestALostRecordIsStoredAgainWithoutAWrite (fault 20): without a record the driver learns of the volume from the kubelet's repeat.
 // Until then and afterwards the files stay as they are.
-func TestLostRecordIsMadeAnewWithoutAWrite(t *testing.T) {
+func TestALostRecordIsStoredAgainWithoutAWrite(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		lost := n.request("lost", configMap("web", api.KeyUID, "0")) // It shares its files with none.

@@ -52,7 +52,7 @@ func TestVolumesThatThereIsNoRoomFor(t *testing.T) {
 	})
 }
 
-// TestAnUpdateThatThereIsNoRoomFor keeps the files and says so once. It is made as soon as there is room. A small change need
+// TestAnUpdateThatThereIsNoRoomFor keeps the files and reports that once. It is made as soon as there is room. A small change need
 // not ask.
 func TestAnUpdateThatThereIsNoRoomFor(t *testing.T) {
 	t.Parallel()
@@ -82,7 +82,7 @@ func TestAnUpdateThatThereIsNoRoomFor(t *testing.T) {
 			n.cluster.set(web, "a", large)
 			pass(10 * settling)
 			n.wantFiles(r, file("2"))
-			n.wantToldOnce("NoRoom: ")
+			n.wantReportedOnce("NoRoom: ")
 			others.Close()
 			synctest.Wait()
 			n.wantFiles(r, file(large))
@@ -141,7 +141,7 @@ func TestAPublishReservesForItsSources(t *testing.T) {
 		}
 		wantSame(n, "Used() with just enough", needed, waiting(limited(open(needed))))
 		for _, ref := range refs {
-			n.cluster.refused[ref] = true // So that it would be told from a refusal for want of room.
+			n.cluster.refused[ref] = true // So that it differs from a refusal for want of room.
 		}
 		room, option := limited(open(needed) - 4)
 		d := n.start(option)
@@ -152,7 +152,7 @@ func TestAPublishReservesForItsSources(t *testing.T) {
 }
 
 // TestAChangeForManyVolumesIsNoTrouble although all of them have room for the new files beside the old ones only one after the
-// other: nobody is told anything but that it is in the files.
+// other: the only report is that it is in the files.
 func TestAChangeForManyVolumesIsNoTrouble(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.keepFileTime()
@@ -192,8 +192,8 @@ func TestAChangeForManyVolumesIsNoTrouble(t *testing.T) {
 	})
 }
 
-// TestNoRoomIsToldOnce, however much of it there is by the time that it is looked for again.
-func TestNoRoomIsToldOnce(t *testing.T) {
+// TestNoRoomIsReportedOnce, however much of it there is by the time that it is looked for again.
+func TestNoRoomIsReportedOnce(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		room, option := limited(1 << 20)
@@ -211,7 +211,7 @@ func TestNoRoomIsToldOnce(t *testing.T) {
 			}
 			texts[problem.Error()] = true
 		}
-		n.wantToldOnce("NoRoom: ")
+		n.wantReportedOnce("NoRoom: ")
 		if len(texts) < 5 {
 			n.Errorf("the condition was %v, want the room of the time", texts)
 		}
@@ -234,7 +234,7 @@ func TestFilesThatMustGoDoNotWaitForRoom(t *testing.T) {
 			others.Force(room.Limit() - room.Used())
 			n.fail(tls, forbidden(tls))
 			n.wantFiles(r, map[string]string{"a": strings.Repeat("x", 100_000)})
-			n.wantTold(lost[api.OnDeleteRemove] + deniedTo(identity.Of(app), tls))
+			n.wantReported(lost[api.OnDeleteRemove] + deniedTo(identity.Of(app), tls))
 		})
 	}
 }
@@ -281,7 +281,7 @@ func TestLargeFilesAreNotReplacedTooOften(t *testing.T) {
 			t.Errorf("the second sync = %v, want %v: the delay is part of what is measured", last, want)
 		}
 		told := `Projected: volume "config": a change of the sources is in the files`
-		n.wantTold(told, told)
+		n.wantReported(told, told)
 	})
 }
 

@@ -107,20 +107,20 @@ func TestOptionalItemsTakeTurns(t *testing.T) {
 				n.seen.forget()
 				n.set(web, "a", "file", "b", "other")
 				n.wantShown(r, dir, conflict)
-				n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + conflict)
+				n.wantReported(`ProjectionFailed: volume "config": the files stay as they are: ` + conflict)
 				d = d.restart()
 				n.wantFiles(r, dir)
 				n.seen.forget()
 				n.set(web, "a", "file")
 				n.wantShown(r, file, "")
-				n.wantTold(`Projected: volume "config": the files are current again`)
+				n.wantReported(`Projected: volume "config": the files are current again`)
 			}
 		})
 	}
 }
 
 // TestWhatNoReaderCanSeeKeepsTheGeneration is rule 30 (trap 10): shadowed files, unselected keys and an object that is
-// made anew are no change that a reader could see. This is fault 8.
+// made again are no change that a reader could see. This is fault 8.
 func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1", "b", "shadowed")
@@ -202,7 +202,7 @@ func TestAFileOfAllKeysFollowsItsSource(t *testing.T) {
 		const text = `configmap "web" does not fit into conf/app.env (dotenv): not the name of a variable ` +
 			`(letters, digits and "_", no digit first): log.level; select the keys with items, where a path gives a key another name`
 		n.wantProblem(r, text)
-		n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + text)
+		n.wantReported(`ProjectionFailed: volume "config": the files stay as they are: ` + text)
 		tries := len(n.seen.outcomes())
 		pass(resyncInterval / 2)
 		wantSame(n, "tries, want no more: only another content can help", tries, len(n.seen.outcomes()))

@@ -210,9 +210,9 @@ func TestSelectionsOverARestart(t *testing.T) {
 		n.label(a, 1, "")
 		n.label(b, 1, "")
 		d, r := n.live(selecting(""))
-		changed := n.cluster.tell(func(source.Key) {}) // The driver is about to end.
+		changed := n.cluster.notify(func(source.Key) {}) // The driver is about to end.
 		n.cluster.remove(b)
-		n.cluster.tell(changed)
+		n.cluster.notify(changed)
 		d.stop()
 		d = n.start()
 		pass(source.AbsenceTime / 2)

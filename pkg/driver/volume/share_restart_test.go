@@ -191,7 +191,7 @@ func TestAVolumeThatMayShareDoesNotSync(t *testing.T) {
 	})
 }
 
-// TestAVolumeThatMayShareWaitsForTheNode, if that cannot say which file system a volume has (fault 20):
+// TestAVolumeThatMayShareWaitsForTheNode, if that does not know which file system a volume has (fault 20):
 // only one of them may write, and none is known to be the one.
 func TestAVolumeThatMayShareWaitsForTheNode(t *testing.T) {
 	bubbleShared(t, func(n *node) {

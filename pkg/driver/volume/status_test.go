@@ -18,7 +18,7 @@ var noToken access.Token
 
 func allPods(api.Pod) bool { return true }
 
-// only returns what is told of the one volume there is.
+// only returns the status of the one volume there is.
 func (d *driver) only() statusz.Volume {
 	d.n.Helper()
 	all := d.Status(allPods)
@@ -28,7 +28,7 @@ func (d *driver) only() statusz.Volume {
 	return all[0]
 }
 
-// version is what is told of the object as the cluster has it now.
+// version is the status of the object as the cluster has it now.
 func (n *node) version(ref api.Ref) *statusz.Version {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
@@ -36,8 +36,8 @@ func (n *node) version(ref api.Ref) *statusz.Version {
 	return &statusz.Version{UID: c.UID, ResourceVersion: c.ResourceVersion}
 }
 
-// TestStatusTellsOfAVolume from its publish to a change.
-func TestStatusTellsOfAVolume(t *testing.T) {
+// TestStatusOfAVolume from its publish to a change.
+func TestStatusOfAVolume(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published(api.KeyItems, "[{key: a, path: a}]", api.KeyOnDelete, "Remove")
 		first := d.only()
@@ -78,8 +78,8 @@ func TestStatusTellsOfAVolume(t *testing.T) {
 	})
 }
 
-// TestReachedTellsTheAgeOfChanges, and only where the object says when it was changed.
-func TestReachedTellsTheAgeOfChanges(t *testing.T) {
+// TestReachedReturnsTheAgeOfChanges, and only where the object has the time of its change.
+func TestReachedReturnsTheAgeOfChanges(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.published()
 		at := time.Now()
@@ -105,10 +105,10 @@ func TestReachedTellsTheAgeOfChanges(t *testing.T) {
 // stuckAfter is how long work takes until the driver reports it as stuck.
 const stuckAfter = 2*time.Minute + 30*time.Second
 
-// TestAStuckWorkerIsTold (fault 18): the node does not answer when a volume is opened. Running containers have its files, the
+// TestAStuckWorkerIsReported (fault 18): the node does not answer when a volume is opened. Running containers have its files, the
 // kubelet's repeat succeeds at once, and condition and status show that the state is not known. After a while the driver is
 // unhealthy, and reports for which volume and since when. When the node answers at last, the driver is healthy again.
-func TestAStuckWorkerIsTold(t *testing.T) {
+func TestAStuckWorkerIsReported(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		resume := n.faults.hang("open")
@@ -149,8 +149,8 @@ func TestAStuckWorkerIsTold(t *testing.T) {
 	})
 }
 
-// TestStuckRecoveryIsTold: the driver cannot even start.
-func TestStuckRecoveryIsTold(t *testing.T) {
+// TestAStuckRecoveryIsReported: the driver cannot even start.
+func TestAStuckRecoveryIsReported(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		d.stop()
@@ -180,8 +180,8 @@ func (s deadlocked) Look(keys ...source.Key) []source.Snapshot {
 	return s.Sources.Look(keys...)
 }
 
-// TestADeadlockOfTheSourcesIsTold although no volume is being worked on.
-func TestADeadlockOfTheSourcesIsTold(t *testing.T) {
+// TestADeadlockOfTheSourcesIsReported although no volume is being worked on.
+func TestADeadlockOfTheSourcesIsReported(t *testing.T) {
 	bubble(t, func(n *node) {
 		gate := make(chan struct{})
 		d := n.start(func(cfg *volume.Config) { cfg.Sources = deadlocked{Sources: cfg.Sources, gate: gate} })
@@ -193,9 +193,9 @@ func TestADeadlockOfTheSourcesIsTold(t *testing.T) {
 	})
 }
 
-// TestAStuckCallIsTold, but not one that waits for a source: the node does not come back from what a publish or an unpublish has
+// TestAStuckCallIsReported, but not one that waits for a source: the node does not come back from what a publish or an unpublish has
 // asked it for.
-func TestAStuckCallIsTold(t *testing.T) {
+func TestAStuckCallIsReported(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"put", "create", "publish", "unmount", "delete"} {
 		bubbleCase(t, op, func(n *node) {

@@ -77,7 +77,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 				want = []string{string(tt.reason) + `: volume "config": the files stay as they are: ` + problem}
 				last = `Projected: volume "config": the files are current again`
 			}
-			n.wantTold(want...)
+			n.wantReported(want...)
 
 			n.cluster.set(web, "a", "3")
 			synctest.Wait() // Else the sync may write what was there before, and then this change.
@@ -85,12 +85,12 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 			n.fail(web, nil)
 			n.wantShown(r, map[string]string{"a": "3"}, "")
 			wantSame(n, "the status: problem", nil, d.only().Problem)
-			n.wantLastTold(last)
+			n.wantLastReported(last)
 		})
 	}
 }
 
-// wantTrouble checks what the status and the summary say of the one volume, whose files are as before: it is
+// wantTrouble checks the status and the summary of the one volume, whose files are as before: it is
 // in no other number.
 func (n *node) wantTrouble(problem *statusz.Problem, before *statusz.Version, ofSource error) {
 	n.Helper()
@@ -105,7 +105,7 @@ func (n *node) wantTrouble(problem *statusz.Problem, before *statusz.Version, of
 	}
 }
 
-// TestWhatChangesByItselfIsNoNews: the local port of each connection, in what the network says of a source that is not known
+// TestWhatChangesByItselfIsNoNews: the local port of each connection, in the network's errors about a source that is not known
 // yet, to the pod that waits and after a restart to the one that runs.
 func TestWhatChangesByItselfIsNoNews(t *testing.T) {
 	bubble(t, func(n *node) {
@@ -121,7 +121,7 @@ func TestWhatChangesByItselfIsNoNews(t *testing.T) {
 		pass(settling)
 		lose()
 		const text = "configmap default/web cannot be read: "
-		n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + text + "connection refused")
+		n.wantReported(`ProjectionFailed: volume "config": the files stay as they are: ` + text + "connection refused")
 		n.wantProblem(r, text+"read tcp 10.0.0.7:40004->10.0.0.1:443: connection reset by peer")
 
 		d.unpublish(r)
@@ -131,7 +131,7 @@ func TestWhatChangesByItselfIsNoNews(t *testing.T) {
 		pass(settling)
 		lose()
 		n.wantKind(<-published, volume.NotReady)
-		n.wantTold(`WaitingForSource: volume "config": waiting for a source: ` + text + "connection refused")
+		n.wantReported(`WaitingForSource: volume "config": waiting for a source: ` + text + "connection refused")
 	})
 }
 

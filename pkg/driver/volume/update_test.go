@@ -35,12 +35,12 @@ func TestUpdateReachesTheFiles(t *testing.T) {
 		want := []outcome{written(0), look, written(settling), look, written(2 * settling), look}
 		wantSame(n, "syncs", want, n.seen.outcomes())
 		told := `Projected: volume "config": a change of the sources is in the files`
-		n.wantTold(told, told, told)
+		n.wantReported(told, told, told)
 	})
 }
 
-// TestUpdateWritesAsItsPolicySays looks at what tells the policies apart from outside: links and inodes.
-func TestUpdateWritesAsItsPolicySays(t *testing.T) {
+// TestUpdateFollowsItsPolicy looks at the difference between the policies from outside: links and inodes.
+func TestUpdateFollowsItsPolicy(t *testing.T) {
 	t.Parallel()
 	tests := map[api.UpdatePolicy]struct {
 		isLink, keepsInode bool
@@ -214,16 +214,16 @@ func TestAReplacedSourceIsOneChange(t *testing.T) {
 				n.wantShown(r, map[string]string{"a": before}, "")
 				d.publish(r)
 			}
-			n.wantTold()
+			n.wantReported()
 			n.cluster.set(web, "a", a)
 			pass(latency)
 			n.wantFiles(r, map[string]string{"a": a})
 			pass(10 * absence)
 			if a == before {
-				n.wantTold()
+				n.wantReported()
 				wantSame(n, "writes, want none", 0, n.seen.results()[volume.ResultWritten])
 			} else {
-				n.wantTold(projected)
+				n.wantReported(projected)
 				wantSame(n, "writes, want one", 1, n.seen.results()[volume.ResultWritten])
 			}
 			before = a
@@ -240,7 +240,7 @@ func TestDeletedSource(t *testing.T) {
 		n.cluster.remove(web)
 		pass(absence - latency)
 		n.wantFiles(r, map[string]string{"a": "1"})
-		n.wantTold()
+		n.wantReported()
 		pass(2 * latency)
 		files, problem, told := map[string]string{}, "", projected
 		if r.Attributes[api.KeyOptional] == "" && r.Attributes[api.KeyOnDelete] != string(api.OnDeleteRemove) {
@@ -252,7 +252,7 @@ func TestDeletedSource(t *testing.T) {
 		}
 		d.publish(r)
 		n.wantFiles(r, files)
-		n.wantTold(told)
+		n.wantReported(told)
 		n.wantProblem(r, problem)
 		d.restart()
 		n.wantShown(r, files, problem)
@@ -260,7 +260,7 @@ func TestDeletedSource(t *testing.T) {
 		n.wantUpdate(r, "again")
 		n.wantProblem(r, "")
 		if problem != "" {
-			n.wantTold(`Projected: volume "config": the files are current again`)
+			n.wantReported(`Projected: volume "config": the files are current again`)
 		}
 	})
 }
@@ -275,12 +275,12 @@ func TestTheNextRunHoldsAnAbsenceToo(t *testing.T) {
 		n.start()
 		pass(absence / 2)
 		n.wantFiles(r, map[string]string{"a": "1"})
-		n.wantTold()
+		n.wantReported()
 		n.cluster.set(web, "a", "2")
 		pass(latency)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		pass(10 * absence)
-		n.wantTold(projected)
+		n.wantReported(projected)
 		n.wantProblem(r, "")
 	})
 }

@@ -153,7 +153,7 @@ func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 			waiting + `configmap "web" not found`,
 			waiting + `configmap references non-existent config key: b (configmap default/web, items[0])`,
 		}
-		n.wantTold(want...)
+		n.wantReported(want...)
 	})
 }
 
@@ -196,7 +196,7 @@ func many(count int) (refs []api.Ref, attributes map[string]string) {
 	return refs, sources(strings.Join(list, ", "))
 }
 
-// TestARefusalOfManySourcesIsShort: it is said to the kubelet, on the pod and in the log, each time.
+// TestARefusalOfManySourcesIsShort: it is sent to the kubelet, on the pod and in the log, each time.
 func TestARefusalOfManySourcesIsShort(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = identity.ByPod
@@ -217,9 +217,9 @@ func TestARefusalOfManySourcesIsShort(t *testing.T) {
 	})
 }
 
-// TestAnAnswerIsSaidBeforeThoseThatAreAwaited: an error names first the source whose read failed, then the sources that have
+// TestAnAnswerIsReportedBeforeThoseThatAreAwaited: an error names first the source whose read failed, then the sources that have
 // not been read yet.
-func TestAnAnswerIsSaidBeforeThoseThatAreAwaited(t *testing.T) {
+func TestAnAnswerIsReportedBeforeThoseThatAreAwaited(t *testing.T) {
 	bubble(t, func(n *node) {
 		refs, attributes := many(20)
 		last := refs[len(refs)-1]

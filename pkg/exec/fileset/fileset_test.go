@@ -170,7 +170,7 @@ func checkOneSet(ctx context.Context, v volume) error {
 	return nil
 }
 
-// generation are files that all say n.
+// generation are files that all have n.
 func generation(n int) files {
 	text := fmt.Sprint(n)
 	return files{"a": text, "b": text, "c": text, "env": "A=" + text, "z/key": text}

@@ -34,8 +34,8 @@ func newPolling(t *testing.T, cfg fileset.Config, sources ...environ.Source) pol
 	return p
 }
 
-// isTold waits until the watcher says that it polls, for a reason, or that it does not need to any more.
-func (p polling) isTold(t *testing.T, reason string) {
+// reports waits until the watcher reports that it polls, for a reason, or that it does not need to any more.
+func (p polling) reports(t *testing.T, reason string) {
 	t.Helper()
 	select {
 	case err := <-p.reasons:
@@ -47,8 +47,8 @@ func (p polling) isTold(t *testing.T, reason string) {
 	}
 }
 
-// isToldNothing checks that nothing more was said.
-func (p polling) isToldNothing(t *testing.T) {
+// reportsNothing checks that nothing more was reported.
+func (p polling) reportsNothing(t *testing.T) {
 	t.Helper()
 	select {
 	case err := <-p.reasons:
@@ -81,7 +81,7 @@ func (p polling) isQuiet(t *testing.T) {
 	}
 }
 
-// endsPolling waits until the watcher does not poll any more. Without a change, it says that there may be one, to be asked to
+// endsPolling waits until the watcher does not poll any more. Without a change, it reports that there may be one, to be asked to
 // watch again.
 func (p polling) endsPolling(t *testing.T) {
 	t.Helper()
@@ -120,7 +120,7 @@ func TestPollingWithoutInstances(t *testing.T) {
 		v := newVolume(t, writer)
 		v.write(t, files{"a": "1", "sub/a": "1"})
 		p := newPolling(t, never(), v.dir(), v.key("sub/a"), late)
-		p.isTold(t, noInstances)
+		p.reports(t, noInstances)
 		p.isQuiet(t)
 		for _, step := range []files{{"a": "2", "sub/a": "1"}, {"a": "2", "sub/a": "2"}, {"b": "2"}, {"a": "3", "sub/a": "3"}} {
 			v.write(t, step)
@@ -131,7 +131,7 @@ func TestPollingWithoutInstances(t *testing.T) {
 		p.finds(t, "a file that was missing")
 		mustRemove(t, filepath.Dir(late.Path))
 		p.finds(t, "a file that goes")
-		p.isToldNothing(t)
+		p.reportsNothing(t)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestPollingWithoutWatches(t *testing.T) {
 	v.write(t, files{"a": "1"})
 	userlimits.Set(t, userlimits.InotifyWatches, 1)
 	first := newPolling(t, never(), v.dir())
-	first.isTold(t, noWatches)
+	first.reports(t, noWatches)
 	first.isQuiet(t)
 	v.write(t, files{"a": "2"})
 	first.finds(t, "a change")
@@ -154,14 +154,14 @@ func TestPollingWithoutWatches(t *testing.T) {
 	userlimits.Set(t, userlimits.InotifyWatches, 1000)
 	later := newPolling(t, never(), v.dir())
 	later.isQuiet(t)
-	later.isToldNothing(t)
+	later.reportsNothing(t)
 	userlimits.Set(t, userlimits.InotifyWatches, 1)
 	v.write(t, files{"a": "2", "b": "1"})
 	later.finds(t, "a file that comes")
-	later.isTold(t, noWatches)
+	later.reports(t, noWatches)
 	v.write(t, files{"a": "2", "b": "2"})
 	later.finds(t, "a change of the new file")
-	later.isToldNothing(t)
+	later.reportsNothing(t)
 }
 
 // TestPollingEnds when the kernel has what it lacked, without any change of files. This is fault 43.
@@ -177,7 +177,7 @@ func TestPollingEnds(t *testing.T) {
 		v.write(t, files{"a": "1"})
 		userlimits.Set(t, limit, 0)
 		p := newPolling(t, fileset.Config{Retry: interval}, v.dir())
-		p.isTold(t, reason)
+		p.reports(t, reason)
 		userlimits.Set(t, limit, 1000)
 		p.endsPolling(t)
 		p.drain(t)
@@ -196,7 +196,7 @@ func TestPollingWaitsForWriters(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	p := newPolling(t, fileset.Config{Moment: fileset.WhenClosed}, environ.Source{Kind: environ.Dir, Path: dir})
-	p.isTold(t, noInstances)
+	p.reports(t, noInstances)
 	if p.Writing(path) {
 		t.Error("somebody writes a file that is not there")
 	}

@@ -78,7 +78,7 @@ func TestWrite(t *testing.T) {
 }
 
 // TestUmask runs tests once more in a process whose umask takes everything from group and others, or from everybody, and on a
-// file system that is not a tmpfs, unless the machine has nothing else for temporary files. This is rule 32.
+// file system that is not a tmpfs, unless the machine has no other for temporary files. This is rule 32.
 func TestUmask(t *testing.T) {
 	t.Parallel()
 	for _, umask := range []string{"077", "777"} {

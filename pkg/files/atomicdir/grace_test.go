@@ -79,7 +79,7 @@ func TestAGraceTakesNoRoom(t *testing.T) {
 }
 
 // TestAGraceHasItsPrice: as many generations are kept as there is room for, and always one. A writer that needs another one before
-// their grace is over gets an error that says when to try again, and nothing is touched.
+// their grace is over gets an error that names when to try again, and nothing is touched.
 func TestAGraceHasItsPrice(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ size, kept int }{

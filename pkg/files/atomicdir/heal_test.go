@@ -203,7 +203,7 @@ func TestHealFirstWrite(t *testing.T) {
 }
 
 // TestUnremovable has something in the volume that nobody can remove while it is there: the update comes through
-// nevertheless, the error says what stays, and it goes with the first Write after the obstacle. This is rule 37.
+// nevertheless, the error names what stays, and it goes with the first Write after the obstacle. This is rule 37.
 func TestUnremovable(t *testing.T) {
 	t.Parallel()
 	for kind, w := range writers() {

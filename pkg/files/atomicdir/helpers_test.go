@@ -117,7 +117,7 @@ func newVolume(t testing.TB) (dir string, root *os.File) {
 	return dir, openRoot(t, dir)
 }
 
-// mustWrite writes and returns what Write says about changes.
+// mustWrite writes and returns what Write returns about changes.
 func mustWrite(t testing.TB, w atomicdir.Writer, root *os.File, want tree.Tree) (changed bool) {
 	t.Helper()
 	changed, err := w.Write(root, want)

@@ -46,7 +46,7 @@ func owned(t *testing.T, uid, gid int) tree.Tree {
 }
 
 // TestGroup changes the owner of a volume, there and back. Where the user namespace does not have the owner, the writer
-// has to say so and leave the files alone. These are rules 52 and 53 on disk; modes and owners count as changes (rule
+// has to report that and leave the files alone. These are rules 52 and 53 on disk; modes and owners count as changes (rule
 // 30).
 func TestGroup(t *testing.T) {
 	t.Parallel()

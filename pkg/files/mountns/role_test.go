@@ -14,8 +14,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 )
 
-// play is the main function of a program that calls Reexec, and returns its exit code. The role says what it does
-// inside. Whatever goes wrong is said on standard error, with code 100.
+// play is the main function of a program that calls Reexec, and returns its exit code. The role names what it does
+// inside. Whatever goes wrong is printed on standard error, with code 100.
 func play(role string) int {
 	switch role {
 	case "main":
@@ -177,7 +177,7 @@ func shared() error {
 	return err
 }
 
-// printSignals says that it is ready, and prints the signals it gets, of those or of all, until it is asked to end.
+// printSignals prints that it is ready, and prints the signals it gets, of those or of all, until it is asked to end.
 func printSignals(those ...os.Signal) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, those...)

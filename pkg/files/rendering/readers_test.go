@@ -32,7 +32,7 @@ func readers() map[api.Format]map[string]reader {
 	}
 }
 
-// readShell has a shell read the file as its own, and print what the variables are. A shell that has to say anything else
+// readShell has a shell read the file as its own, and print what the variables are. A shell that prints anything else
 // has read something that is not an assignment.
 func readShell(shell string) reader {
 	return func(t *testing.T, file []byte, names []string) map[string]string {
@@ -108,7 +108,7 @@ func readYAML(unmarshal func([]byte, any) error) reader {
 	}
 }
 
-// readProperties is what the documentation of java.util.Properties.load says, for a file in ISO 8859-1.
+// readProperties is what the documentation of java.util.Properties.load describes, for a file in ISO 8859-1.
 func readProperties(t *testing.T, file []byte, _ []string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -10,7 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
-// missingKeys returns what Build says of keys that the config map web does not hold.
+// missingKeys returns what Build returns about keys that the config map web does not hold.
 func missingKeys(t *testing.T, keys ...string) *treebuilder.MissingError {
 	t.Helper()
 	src := api.Source{Ref: web}

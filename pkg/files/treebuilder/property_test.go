@@ -104,7 +104,7 @@ func randomVolume(r *rand.Rand) (api.Spec, map[api.Ref]api.Content) {
 	return s, contents
 }
 
-// naive says which bytes belong at which path.
+// naive returns which bytes belong at which path.
 func naive(s api.Spec, contents map[api.Ref]api.Content) map[string][]byte {
 	want := map[string][]byte{}
 	for _, src := range s.Sources {

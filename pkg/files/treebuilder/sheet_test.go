@@ -107,7 +107,7 @@ func TestBuildOneFileOfAGroup(t *testing.T) {
 	}
 }
 
-// TestBuildRefusesWhatIsUnfit: nothing is left out without a word, and no byte of a value is said.
+// TestBuildRefusesWhatIsUnfit: nothing is left out without an error, and no error has a byte of a value.
 func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 	t.Parallel()
 	const advice = "; select the keys with items, where a path gives a key another name"
@@ -191,8 +191,8 @@ func TestTheLargestCombinedFile(t *testing.T) {
 	}
 }
 
-// TestPlanSaysWhatItRenders, no less, and hardly more: it is what the memory for it is taken by.
-func TestPlanSaysWhatItRenders(t *testing.T) {
+// TestPlanListsWhatItRenders, no less, and hardly more: it is what the memory for it is taken by.
+func TestPlanListsWhatItRenders(t *testing.T) {
 	t.Parallel()
 	contents := objects(map[api.Ref][]string{web: {"A", strings.Repeat("'", 100_000), "B", "2"}})
 	for name, s := range map[string]api.Spec{

@@ -48,7 +48,7 @@ func TestAForeignMountIsNotTouched(t *testing.T) {
 	tests := map[string]struct {
 		source string
 		flags  uintptr
-		opens  error // What Open says, which looks at flags alone.
+		opens  error // The answer of Open, which looks at flags alone.
 	}{
 		"another tmpfs":            {"other", 0, volumefs.ErrNotMounted},
 		"one without exec alone":   {"other", unix.MS_NOEXEC | unix.MS_RDONLY, volumefs.ErrNotMounted},

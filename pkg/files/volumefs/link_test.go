@@ -29,7 +29,7 @@ func mustLink(t *testing.T, to, path string) {
 	must(t, os.Symlink(to, path))
 }
 
-// checkLink fails the test unless err says that path is a link, and names the target once.
+// checkLink fails the test unless err reports that path is a link, and names the target once.
 func checkLink(t *testing.T, what string, err error, path string) {
 	t.Helper()
 	var link *volumefs.SymlinkError
@@ -47,7 +47,7 @@ func checkLink(t *testing.T, what string, err error, path string) {
 	}
 }
 
-// checkLinkRefused makes every call for a target and fails the test unless each says that path is a link.
+// checkLinkRefused makes every call for a target and fails the test unless each reports that path is a link.
 func checkLinkRefused(t *testing.T, g *ground, target, path string) {
 	t.Helper()
 	checkLink(t, "Publish", g.create(t, "mine").Publish(target), path)

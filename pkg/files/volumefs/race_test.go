@@ -108,7 +108,7 @@ func TestAParentThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// tryLife makes every call for a target. Each works, or says that a link is in the way, or that there is no volume, or one
+// tryLife makes every call for a target. Each works, or reports that a link is in the way, or that there is no volume, or one
 // that an earlier life could not take away.
 func tryLife(t *testing.T, g *ground, target string) {
 	t.Helper()

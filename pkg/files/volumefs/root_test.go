@@ -176,7 +176,7 @@ func TestTheMountTableBehindALink(t *testing.T) {
 	}
 }
 
-// TestTheDirectoryOfTargetsIsALink: a container has nothing where it leads. Check and Publish print the same, with what to
+// TestTheDirectoryOfTargetsIsALink: in a container, its target does not exist. Check and Publish print the same, with what to
 // type.
 func TestTheDirectoryOfTargetsIsALink(t *testing.T) {
 	t.Parallel()

@@ -137,7 +137,7 @@ func checkGone(t *testing.T, path string) {
 	}
 }
 
-// checkError fails the test unless err begins with what was being done and says what is wrong.
+// checkError fails the test unless err begins with what was being done and names what is wrong.
 func checkError(t *testing.T, err error, doing, what string) {
 	t.Helper()
 	if err == nil || !strings.HasPrefix(err.Error(), doing) || !strings.Contains(err.Error(), what) {
@@ -145,7 +145,7 @@ func checkError(t *testing.T, err error, doing, what string) {
 	}
 }
 
-// mustMake makes a directory, a file with the content «precious», or a symlink to a directory, as the kind says.
+// mustMake makes a directory, a file with the content «precious», or a symlink to a directory, as the kind names.
 func mustMake(t *testing.T, kind, path string) {
 	t.Helper()
 	var err error

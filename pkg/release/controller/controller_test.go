@@ -270,8 +270,8 @@ func TestAMistakeDuringARelease(t *testing.T) {
 	}
 }
 
-// TestAStepSaysTheTrueNumber of pods: those that share files were too many for it.
-func TestAStepSaysTheTrueNumber(t *testing.T) {
+// TestAStepReportsTheTrueNumber of pods: those that share files were too many for it.
+func TestAStepReportsTheTrueNumber(t *testing.T) {
 	t.Parallel()
 	web := volumes(map[string]string{"configMap": "web"})
 	for text, pods := range map[string][]aPod{

@@ -28,7 +28,7 @@ func newGroup(t *testing.T, name, annotation string) *fixture {
 	return f
 }
 
-// TestAMistakeOfAGroup keeps edits of the others back for a while. The others say who does.
+// TestAMistakeOfAGroup keeps edits of the others back for a while. The others report which does.
 func TestAMistakeOfAGroup(t *testing.T) {
 	t.Parallel()
 	for name, annotation := range map[string]string{

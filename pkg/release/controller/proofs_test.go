@@ -51,7 +51,7 @@ func reported(pod, version string) statusz.Volume {
 	}
 }
 
-// TestAnEditThatNoFileHas is not promoted by the time, an Event says so after a while, and the release goes on when the driver
+// TestAnEditThatNoFileHas is not promoted by the time, an Event reports that after a while, and the release goes on when the driver
 // reports the edit.
 func TestAnEditThatNoFileHas(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
-// TestATakenBackEdit: the drivers of pods that had it are asked, and an Event says when their files do not have it any more, or
+// TestATakenBackEdit: the drivers of pods that had it are asked, and an Event reports when their files do not have it any more, or
 // that this is not known.
 func TestATakenBackEdit(t *testing.T) {
 	t.Parallel()

@@ -216,7 +216,7 @@ func TestAFailureBetweenTwoExposures(t *testing.T) {
 	t.Parallel()
 	w := newEdited(t, 8, "{group: g, steps: [2], pause: 10s}", web, "secret/tls")
 	w.pass(3 * time.Second).do()
-	w.act(web, w.pass(10*time.Second).decide()) // All pods get the edit, as far as this object says.
+	w.act(web, w.pass(10*time.Second).decide()) // All pods get the edit, as far as this object knows.
 	w.pass(5 * time.Second)
 	exposed := w.unit.Objects[1].Exposure.Pods[0]
 	for i := range w.unit.Pods {

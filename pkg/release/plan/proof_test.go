@@ -34,7 +34,7 @@ func (w *world) lose(why string) {
 	}
 }
 
-// wantHeld checks that nothing brings a release further for hours, and that it says why.
+// wantHeld checks that nothing brings a release further for hours, and that it reports why.
 func (w *world) wantHeld(shown int, why string) {
 	w.Helper()
 	for range 100 {
@@ -48,7 +48,7 @@ func (w *world) wantHeld(shown int, why string) {
 	}
 }
 
-// TestProof is what a step needs, whatever the time: without it, the release waits and says for whom, and goes on when there is proof.
+// TestProof is what a step needs, whatever the time: without it, the release waits and reports for whom, and goes on when there is proof.
 func TestProof(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -124,7 +124,7 @@ func TestUnreadyPodsProveNothing(t *testing.T) {
 	w.wantHeld(1, "no pod that is Ready has the edit")
 }
 
-// TestProofWithoutDrivers: the time alone counts if the annotation says so, or if the controller cannot ask.
+// TestProofWithoutDrivers: the time alone counts if the annotation has that, or if the controller cannot ask.
 func TestProofWithoutDrivers(t *testing.T) {
 	t.Parallel()
 	for annotation, canProve := range map[string]bool{"{steps: [1], evidence: none}": true, "{steps: [1]}": false, "{steps: []}": true} {

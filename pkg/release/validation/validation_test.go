@@ -38,7 +38,7 @@ func TestCheck(t *testing.T) {
 	tests := map[string]struct {
 		rule string
 		data map[string]string
-		want []string // The beginnings of what is said.
+		want []string // The beginnings of the messages.
 	}{
 		"a key that is missing": {"{key: a.json}", nil, []string{"validate[0]: key a.json: the key is missing"}},
 		"JSON":                  {"{key: a.json}", map[string]string{"a.json": "{}"}, nil},

@@ -75,9 +75,9 @@ func TestWhatTheAPITakesForOneHasOneDigest(t *testing.T) {
 	}
 }
 
-// TestDigestTellsAllContentsApart makes every ConfigMap of few keys and values that could be taken for one another where
+// TestEachContentHasItsDigest makes every ConfigMap of few keys and values that could be taken for one another where
 // they are written one behind the other.
-func TestDigestTellsAllContentsApart(t *testing.T) {
+func TestEachContentHasItsDigest(t *testing.T) {
 	t.Parallel()
 	texts := []string{"", "a", "aa", "\x00", "a\x00", "\x00\x00\x00\x00\x00\x00\x00\x01"}
 	seen := map[copies.Digest]corev1.ConfigMap{copies.DigestOf(&corev1.ConfigMap{}): {}}

@@ -111,7 +111,7 @@ func TestIsMarked(t *testing.T) {
 	}
 }
 
-// TestIsMarkedAs: the annotations of a copy say of which source it is, and the digest is that of its name.
+// TestIsMarkedAs: the annotations of a copy name its source, and the digest is that of its name.
 func TestIsMarkedAs(t *testing.T) {
 	t.Parallel()
 	made := secretCopy(t, secret())

@@ -22,7 +22,7 @@ type world struct {
 	history     []string
 }
 
-// pods is a pod template: the name under which it uses foo, and the config that it says it has.
+// pods is a pod template: the name under which it uses foo, and the config in its annotation.
 type pods struct {
 	uses   string
 	config string // Empty: none.

@@ -14,7 +14,7 @@ import (
 )
 
 // FuzzSources holds for every text of the long form that [api.Parse] takes: each source of the namespace is a use, what
-// the text says after it was pointed to copies is the same but for the names, and the way back ends where it began.
+// the text is after it was pointed to copies is the same but for the names, and the way back ends where it began.
 func FuzzSources(f *testing.F) {
 	for _, text := range []string{
 		"[{configMap: {name: foo}}, {secret: {name: foo, items: [{key: a, path: b, mode: 0400}], optional: true}}]",
@@ -65,13 +65,13 @@ func checkThereAndBack(t *testing.T, in *corev1.PodTemplateSpec) {
 		t.Fatalf("Point(%q), back: %v", attributes(pointed), err)
 	}
 	checkSpec(t, back, spec)
-	if diff := cmp.Diff(all, attributes(back)); diff != "" && !mayBeAnew(all[api.KeySources]) {
+	if diff := cmp.Diff(all, attributes(back)); diff != "" && !mayBeNew(all[api.KeySources]) {
 		t.Errorf("pointed to copies and back (-want +got):\n%s", diff)
 	}
 }
 
-// mayBeAnew reports whether a text has what can keep a name from being changed where it stands: escapes.
-func mayBeAnew(text string) bool { return strings.Contains(text, `\`) }
+// mayBeNew reports whether a text has what can keep a name from being changed where it stands: escapes.
+func mayBeNew(text string) bool { return strings.Contains(text, `\`) }
 
 func attributes(t *corev1.PodTemplateSpec) map[string]string {
 	return t.Spec.Volumes[0].CSI.VolumeAttributes

@@ -93,8 +93,8 @@ func pointThereAndBack(t *testing.T, in, want string) {
 	}
 }
 
-// TestPointWritesAnew has texts in which a name cannot be changed where it stands.
-func TestPointWritesAnew(t *testing.T) {
+// TestPointWritesAgain has texts in which a name cannot be changed where it stands.
+func TestPointWritesAgain(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		in, want string

@@ -189,7 +189,7 @@ func TestUsesAreTheCallersOwn(t *testing.T) {
 	}
 }
 
-// A volume that cannot be read must not hide what the others use, and the message says which volume it is.
+// A volume that cannot be read must not hide what the others use, and the message names which volume it is.
 func TestUnreadableVolumesHideNothing(t *testing.T) {
 	t.Parallel()
 	in := volumes(

@@ -161,7 +161,7 @@ func TestMark(t *testing.T) {
 	}
 }
 
-func TestMarkTellsConfigsApart(t *testing.T) {
+func TestEachConfigHasItsMark(t *testing.T) {
 	t.Parallel()
 	configs := map[string]trigger.Config{
 		"none":                     {},

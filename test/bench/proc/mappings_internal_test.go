@@ -53,7 +53,7 @@ Anonymous:           100 kB
 	}
 }
 
-// TestMappingsOfThisProcess looks that all together is what the kernel says of the process.
+// TestMappingsOfThisProcess looks that all together is what the kernel reports of the process.
 func TestMappingsOfThisProcess(t *testing.T) {
 	t.Parallel()
 	all, err := MappingsOf(os.Getpid())

@@ -7,7 +7,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 )
 
-// points are what a function says of the numbers.
+// points are a function of the numbers.
 func points(f func(x float64) float64, numbers ...float64) []report.Point {
 	all := make([]report.Point, 0, len(numbers))
 	for _, x := range numbers {

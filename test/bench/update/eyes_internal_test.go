@@ -66,7 +66,7 @@ func TestEyes(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		shown []string
-		err   string // Part of the error that is told; empty for none.
+		err   string // Part of the error that is reported; empty for none.
 	}{
 		"the version that is waited for":     {shown: []string{number(2)}},
 		"a later one":                        {shown: []string{number(3)}},

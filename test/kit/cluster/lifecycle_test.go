@@ -17,7 +17,7 @@ func TestStartNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestFailedStartSaysWhyAndLeavesNothing(t *testing.T) {
+func TestAFailedStartHasAReasonAndLeavesNothing(t *testing.T) {
 	temp, err := os.MkdirTemp("", "lc") //nolint:usetesting // t.TempDir is too long for a socket's path.
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/controllers"
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/orphan"
 )
 
@@ -46,7 +46,7 @@ func TestKilledParentTakesTheControllersWithIt(t *testing.T) {
 		t.Errorf("%d programs run below %s: %q, want %d", len(got), temp, got, programs)
 	}
 	kill()
-	environment.Eventually(t, patience, func() error {
+	expect.Eventually(t, patience, func() error {
 		if left := orphan.Left(t, temp); len(left) > 0 {
 			return fmt.Errorf("programs are left: %q", left)
 		}

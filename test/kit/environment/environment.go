@@ -17,6 +17,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 	"github.com/liveconfig-csi/liveconfig/test/kit/shared"
@@ -196,19 +197,8 @@ func Mounts(t testing.TB, dir string) []string {
 	return found
 }
 
-// Eventually calls check until it returns nil, and fails the test with its last error when that takes too long. It is
-// for what the driver promises to do soon without saying when it is done.
+// Eventually is [expect.Eventually].
 func Eventually(t testing.TB, within time.Duration, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", within, err)
-		}
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // What is waited for has no event.
-	}
+	expect.Eventually(t, within, check)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
-func configMap() api.Ref { return api.Ref{Kind: api.ConfigMap, Namespace: "ns", Name: "c"} }
+func mapRef() api.Ref { return api.Ref{Kind: api.ConfigMap, Namespace: "ns", Name: "c"} }
 
-func secret() api.Ref { return api.Ref{Kind: api.Secret, Namespace: "ns", Name: "s"} }
+func secretRef() api.Ref { return api.Ref{Kind: api.Secret, Namespace: "ns", Name: "s"} }
 
 func TestUsesOf(t *testing.T) {
 	t.Parallel()
@@ -39,11 +39,11 @@ func TestUsesOf(t *testing.T) {
 		}}}},
 		"a volume of a ConfigMap with items": {
 			volume(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref("c"), Items: items}}),
-			[]use{{ref: configMap(), keys: []string{"a", "b"}, without: noVolumes}},
+			[]use{{ref: mapRef(), keys: []string{"a", "b"}, without: noVolumes}},
 		},
 		"an optional volume of a Secret": {
 			volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", Optional: new(true)}}),
-			[]use{{ref: secret(), optional: true, without: noVolumes}},
+			[]use{{ref: secretRef(), optional: true, without: noVolumes}},
 		},
 		"a projected volume of both": {
 			volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
@@ -51,16 +51,16 @@ func TestUsesOf(t *testing.T) {
 				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
 				{Secret: &corev1.SecretProjection{LocalObjectReference: ref("s"), Items: items[:1]}},
 			}}}),
-			[]use{{ref: configMap(), without: noVolumes}, {ref: secret(), keys: []string{"a"}, without: noVolumes}},
+			[]use{{ref: mapRef(), without: noVolumes}, {ref: secretRef(), keys: []string{"a"}, without: noVolumes}},
 		},
 		"a volume of ours in the short form": {
 			csi(node.DriverName, map[string]string{"secret": "s", "optional": "true"}),
-			[]use{{ref: secret(), optional: true, without: noVolumes}},
+			[]use{{ref: secretRef(), optional: true, without: noVolumes}},
 		},
 		"a volume of ours in the long form": {
 			csi(node.DriverName, map[string]string{"sources": "- configMap: {name: c, items: [{key: a, path: x}]}\n- secret: {name: s, namespace: other}"}),
 			[]use{
-				{ref: configMap(), keys: []string{"a"}, without: noVolumes},
+				{ref: mapRef(), keys: []string{"a"}, without: noVolumes},
 				{ref: api.Ref{Kind: api.Secret, Namespace: "other", Name: "s"}, without: noVolumes},
 			},
 		},
@@ -78,10 +78,10 @@ func TestUsesOf(t *testing.T) {
 				}}},
 			},
 			[]use{
-				{ref: configMap(), without: noEnvironment},
-				{ref: secret(), optional: true, without: noEnvironment},
-				{ref: configMap(), keys: []string{"b"}, without: noEnvironment},
-				{ref: secret(), keys: []string{"c"}, without: noEnvironment},
+				{ref: mapRef(), without: noEnvironment},
+				{ref: secretRef(), optional: true, without: noEnvironment},
+				{ref: mapRef(), keys: []string{"b"}, without: noEnvironment},
+				{ref: secretRef(), keys: []string{"c"}, without: noEnvironment},
 			},
 		},
 	}

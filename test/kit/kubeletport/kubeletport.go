@@ -1,5 +1,5 @@
 // Package kubeletport plays the port of kubelets, as far as port-forwards to the drivers' pods go: the API server connects to it
-// as to a real one, and what is behind it is a real driver.
+// as to a real one, and behind it is a driver, or a server that answers like one.
 //
 // It does not know what is asked through it.
 package kubeletport
@@ -34,14 +34,15 @@ type Port struct {
 	namespace string
 	number    int32
 
-	mu      sync.Mutex // Guards drivers.
+	mu      sync.Mutex // Guards the fields below.
 	drivers map[string]string
+	asked   map[string]int // By node, how many connections to its driver were asked for.
 }
 
 // Open opens a port until the test ends. The pods of drivers are in a namespace, which must exist.
 func Open(t testing.TB, c *cluster.Cluster, namespace string) *Port {
 	t.Helper()
-	p := &Port{c: c, namespace: namespace, drivers: map[string]string{}}
+	p := &Port{c: c, namespace: namespace, drivers: map[string]string{}, asked: map[string]int{}}
 	server := httptest.NewTLSServer(p)
 	t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -111,6 +112,15 @@ func (p *Port) Add(t testing.TB, node, address string) {
 	}
 }
 
+// Forget returns how many connections each driver was asked for, and counts from zero again.
+func (p *Port) Forget() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	asked := p.asked
+	p.asked = map[string]int{}
+	return asked
+}
+
 // ServeHTTP connects a port-forward to /portForward/NAMESPACE/POD with the driver of the pod's node.
 func (p *Port) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, node, _ := strings.Cut(r.URL.Path, "/"+prefix)
@@ -150,6 +160,7 @@ func (p *Port) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *Port) pipe(node string, connection httpstream.Connection, stream httpstream.Stream) error {
 	p.mu.Lock()
 	address := p.drivers[node]
+	p.asked[node]++
 	p.mu.Unlock()
 	driver, err := new(net.Dialer).Dial("tcp", address)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -43,20 +44,20 @@ func newGround(t *testing.T) *ground {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: g.namespace, Name: "default"}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	expect.NoError(t, err)
 	straight, way := filepath.Join(t.TempDir(), "straight"), filepath.Join(t.TempDir(), "way")
-	must(t, c.WriteServiceAccountKubeconfig(t.Context(), straight, g.namespace, "default"))
-	must(t, g.Kubeconfig(straight, way))
+	expect.NoError(t, c.WriteServiceAccountKubeconfig(t.Context(), straight, g.namespace, "default"))
+	expect.NoError(t, g.Kubeconfig(straight, way))
 	config, err := clientcmd.BuildConfigFromFlags("", way)
-	must(t, err)
+	expect.NoError(t, err)
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	client, err := kubernetes.NewForConfig(config)
-	must(t, err)
+	expect.NoError(t, err)
 	g.maps = client.CoreV1().ConfigMaps(g.namespace)
 	deadline := time.Now().Add(soon)
 	for _, err = g.list("none"); apierrors.IsForbidden(err) && time.Now().Before(deadline); _, err = g.list("none") {
 	}
-	must(t, err)
+	expect.NoError(t, err)
 	return g
 }
 
@@ -69,7 +70,7 @@ func (g *ground) put(value string) (version string) {
 	if apierrors.IsNotFound(err) {
 		done, err = maps.Create(ctx, o, metav1.CreateOptions{})
 	}
-	must(g, err)
+	expect.NoError(g, err)
 	return done.ResourceVersion
 }
 
@@ -96,7 +97,7 @@ func (g *ground) watch(version string) watch.Interface {
 	w, err := g.maps.Watch(g.Context(), metav1.ListOptions{
 		FieldSelector: "metadata.name=web", ResourceVersion: version, AllowWatchBookmarks: true,
 	})
-	must(g, err)
+	expect.NoError(g, err)
 	g.Cleanup(w.Stop)
 	return w
 }

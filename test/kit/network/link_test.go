@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -27,7 +27,7 @@ const moment = 100 * time.Millisecond
 func echo(t *testing.T) (address string) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -44,7 +44,7 @@ func echo(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// client is one that says lines and hears them again.
+// client is one that sends lines and hears them again.
 type client struct {
 	*testing.T
 	net.Conn
@@ -54,7 +54,7 @@ type client struct {
 func dial(t *testing.T, l *network.Link) *client {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address())
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &client{T: t, Conn: conn, reader: bufio.NewReader(conn)}
 }
@@ -68,7 +68,7 @@ func (c *client) say(line string) {
 
 func (c *client) hear(within time.Duration) (string, error) {
 	c.Helper()
-	must(c, c.SetReadDeadline(time.Now().Add(within)))
+	expect.NoError(c, c.SetReadDeadline(time.Now().Add(within)))
 	line, err := c.reader.ReadString('\n')
 	return strings.TrimSuffix(line, "\n"), err
 }
@@ -93,20 +93,20 @@ func TestACutLinkResetsAndRefusesUntilItIsHealed(t *testing.T) {
 	c := dial(t, l)
 	c.say("one")
 	c.wantEcho("one")
-	must(t, l.Cut())
+	expect.NoError(t, l.Cut())
 	if got, err := c.hear(soon); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("heard %q, %v over a link that was cut, want a reset", got, err)
 	}
 	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address()); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("dialling a link that is cut = %v, %v, want a refusal", conn, err)
 	}
-	environment.Eventually(t, soon, func() error {
+	expect.Eventually(t, soon, func() error {
 		if got := l.Open(); got != 0 {
 			return fmt.Errorf("%d connections are open, want none", got)
 		}
 		return nil
 	})
-	must(t, l.Heal())
+	expect.NoError(t, l.Heal())
 	c = dial(t, l)
 	c.say("two")
 	c.wantEcho("two")
@@ -127,7 +127,7 @@ func TestAFrozenLinkIsABlackHoleUntilItIsHealed(t *testing.T) {
 	young.say("three")
 	old.wantSilence()
 	young.wantSilence()
-	must(t, l.Heal())
+	expect.NoError(t, l.Heal())
 	old.wantEcho("two")
 	young.wantEcho("three")
 }
@@ -144,12 +144,5 @@ func TestASlowLinkDelaysEitherWay(t *testing.T) {
 	c.wantEcho("two")
 	if took := time.Since(began); took < 2*moment {
 		t.Errorf("there and back took %s, want at least %s", took, 2*moment)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
-// start runs a shell script, and waits for the line that says that it got as far as it wants to.
+// start runs a shell script, and waits for the line that shows that it got as far as it wants to.
 func start(t *testing.T, script string) *process.Process {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")
-	// The script says "up" into a separate pipe, so that the test need not poll the log.
+	// The script writes "up" into a separate pipe, so that the test need not poll the log.
 	up := filepath.Join(t.TempDir(), "up")
 	if err := unix.Mkfifo(up, 0o600); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestStopLetsTheChildEndInItsOwnWay(t *testing.T) {
 	}
 }
 
-func TestStopSaysThatItHadToKill(t *testing.T) {
+func TestStopReportsThatItHadToKill(t *testing.T) {
 	t.Parallel()
 	p := start(t, `trap '' TERM; echo up >"$UP"; while :; do sleep 0.05; done`)
 	if err := p.Stop(100 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "did not end within 100ms") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/orphan"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
@@ -66,7 +67,7 @@ func TestNothingOutlivesTheProgram(t *testing.T) {
 	before := sysctls(t)
 	kill := orphan.Start(t, orphanVariable+"="+t.TempDir())
 	kill()
-	environment.Eventually(t, 30*time.Second, func() error {
+	expect.Eventually(t, 30*time.Second, func() error {
 		if left := orphan.Left(t, temp); len(left) > 0 {
 			return fmt.Errorf("processes are left: %q", left)
 		}

@@ -1,5 +1,6 @@
-// Package fleet simulates nodes of a cluster, as far as the API server notices them: each has connections and credentials of
-// its own, and watches objects by the driver's source layer or in the kubelet's way.
+// Package fleet simulates nodes of a cluster, as far as the API server notices them: each has separate connections and
+// credentials, and watches objects by the driver's source layer or in the kubelet's way. It is separate from test/kit/fakenodes, which
+// plays what happens to pods, because here each watch is measured and no pod exists.
 //
 // It does not know where the API server runs, nor what is measured.
 package fleet

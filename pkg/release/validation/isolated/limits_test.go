@@ -24,7 +24,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
-// The limits of a process. Both are above those of the process itself, as a machine is busy and a program has pages of its own.
+// The limits of a process. Both are above those of the process itself, as a machine is busy and a program has pages itself.
 const (
 	mostMemory = 88 << 20
 	mostTime   = 6 * time.Second
@@ -57,7 +57,7 @@ type (
 	}
 )
 
-// measure checks in a process, and measures it. The kernel counts the memory of whoever starts a process to that of the process,
+// measure checks in a process, and measures it. The kernel counts the memory of the process that starts a process to that of the process,
 // so a small program does this, and not the test.
 func measure(in io.Reader, out io.Writer) error {
 	var o order

@@ -30,7 +30,7 @@ func takeProfiles(dir string) {
 			lookAtMemory(dir)
 		case cpu == nil:
 			cpu = create(dir, "cpu")
-			must(pprof.StartCPUProfile(cpu))
+			orPanic(pprof.StartCPUProfile(cpu))
 		default:
 			pprof.StopCPUProfile()
 			complete(cpu)
@@ -59,29 +59,29 @@ func lookAtMemory(dir string) {
 		{"others of the runtime", m.OtherSys},
 	} {
 		_, err := fmt.Fprintf(stats, "%10d KiB  %s\n", s.value>>10, s.name)
-		must(err)
+		orPanic(err)
 	}
 	complete(stats)
 	goroutines := create(dir, "goroutines")
-	must(pprof.Lookup("goroutine").WriteTo(goroutines, 0))
+	orPanic(pprof.Lookup("goroutine").WriteTo(goroutines, 0))
 	complete(goroutines)
 	heap := create(dir, "heap")
-	must(pprof.WriteHeapProfile(heap))
+	orPanic(pprof.WriteHeapProfile(heap))
 	complete(heap)
 }
 
 func create(dir, name string) *os.File {
 	f, err := os.Create(filepath.Join(dir, name+".part"))
-	must(err)
+	orPanic(err)
 	return f
 }
 
 func complete(f *os.File) {
-	must(f.Close())
-	must(os.Rename(f.Name(), f.Name()[:len(f.Name())-len(".part")]))
+	orPanic(f.Close())
+	orPanic(os.Rename(f.Name(), f.Name()[:len(f.Name())-len(".part")]))
 }
 
-func must(err error) {
+func orPanic(err error) {
 	if err != nil {
 		panic(err)
 	}
