@@ -153,3 +153,24 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestLose: what is open stays silent after one end has given up, too, and new connections pass.
+func TestLose(t *testing.T) {
+	t.Parallel()
+	l := network.New(t, echo(t))
+	old := dial(t, l)
+	old.say("before")
+	old.wantEcho("before")
+	l.Lose()
+	old.say("lost")
+	if got, err := old.hear(moment); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("heard %q, %v over a connection that is lost", got, err)
+	}
+	late := dial(t, l)
+	late.say("after")
+	late.wantEcho("after")
+	must(t, l.Heal())
+	if got, err := old.hear(moment); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("heard %q, %v over a connection that is lost, after the link was healed", got, err)
+	}
+}
