@@ -13,13 +13,18 @@ type Picture struct {
 	Escaped []string
 }
 
-// All draws every picture. The figures of the latency are those of the page on performance.
+// All draws every picture. The figures of the latency, and of the comparison with sidecars, are those of the page on
+// performance.
 func All(performance string) ([]Picture, error) {
 	latency, err := drawLatency(performance)
 	if err != nil {
 		return nil, err
 	}
-	return []Picture{drawOverview(), drawRelease(), drawChooser(), latency, drawStops()}, nil
+	sidecars, err := drawSidecars(performance)
+	if err != nil {
+		return nil, err
+	}
+	return []Picture{drawOverview(), drawRelease(), drawChooser(), latency, sidecars, drawStops()}, nil
 }
 
 // picture ends a drawing.
