@@ -222,7 +222,7 @@ test/mutation: setup ## change operators in the core packages, and see whether t
 	@go -C test run ./mutation --repo=..
 
 .PHONY: bench
-bench: bin/node bin/helm ## measure beside the kubelet and bare watches, and write test/bench/RESULTS.md; half an hour on a quiet machine; needs root
+bench: bin/node bin/helm ## measure beside the kubelet and bare watches, and write test/bench/RESULTS.md; three quarters of an hour on a quiet machine; needs root
 	@cd test && go run -exec="$(CURDIR)/test/exec.sh" ./bench
 
 .PHONY: bench/quick

@@ -27,11 +27,7 @@ func latencies() []measured {
 
 // readLatencies takes the figures from the table of a page.
 func readLatencies(page string) ([]measured, error) {
-	rows := map[string][]string{}
-	for line := range strings.Lines(page) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
-		rows[cells[0]] = cells[1:]
-	}
+	rows := rowsOf(page)
 	all := latencies()
 	for i, m := range all {
 		cells := rows[m.row]

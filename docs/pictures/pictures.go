@@ -13,10 +13,14 @@ type Picture struct {
 	Escaped []string
 }
 
-// All draws every picture. The figures of the latency are those of the page on performance; the film
-// of an edit shows a recording.
+// All draws every picture. The figures of the latency, and of the comparison with sidecars, are
+// those of the page on performance; the film of an edit shows a recording.
 func All(performance, recording string) ([]Picture, error) {
 	latency, err := drawLatency(performance)
+	if err != nil {
+		return nil, err
+	}
+	sidecars, err := drawSidecars(performance)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +28,7 @@ func All(performance, recording string) ([]Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Picture{drawOverview(), drawRelease(), drawChooser(), latency, drawStops(), terminal}, nil
+	return []Picture{drawOverview(), drawRelease(), drawChooser(), latency, sidecars, drawStops(), terminal}, nil
 }
 
 // picture ends a drawing.

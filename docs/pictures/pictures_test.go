@@ -107,24 +107,37 @@ func TestPicturesAreQuiet(t *testing.T) {
 	}
 }
 
-// TestLatencyIsThatOfThePage: another figure on the page is another picture, and a row that is missing is an error that
+// TestFiguresAreThoseOfThePage: another figure on the page is another picture, and a row that is missing is an error that
 // names it.
-func TestLatencyIsThatOfThePage(t *testing.T) {
+func TestFiguresAreThoseOfThePage(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "../performance.md")
-	const row = "| from an edit to the new bytes in one volume, object of 1 KiB | "
-	before, after, found := strings.Cut(page, row)
-	if !found {
-		t.Fatalf("docs/performance.md has no row %s", row)
-	}
-	_, rest, _ := strings.Cut(after, " | ")
-	drawn, err := pictures.All(before+row+"7.77 ms | "+rest, readPage(t, "terminal.txt"))
-	if err != nil || !bytes.Contains(drawn[3].SVG, []byte(">7.77 ms<")) {
-		t.Errorf("the picture does not have the figure of the page (%v)", err)
-	}
-	for change, text := range map[string]string{"no row": before + rest, "no time": before + row + "soon | " + rest} {
-		if _, err := pictures.All(text, readPage(t, "terminal.txt")); err == nil {
-			t.Errorf("%s: no error", change)
+	for _, test := range []struct {
+		picture int
+		row     string
+		other   []string // Figures that the picture takes.
+	}{
+		{3, "from an edit to the new bytes in one volume, object of 1 KiB", []string{"7.77 ms"}},
+		{4, "memory for a pod, RSS, 30 pods on the node", []string{"7.77 MiB"}},
+		{4, "from an edit to the request that the program gets, p50", []string{"7.77 ms", "7.77 s"}},
+	} {
+		row := "| " + test.row + " | "
+		before, after, found := strings.Cut(page, row)
+		if !found {
+			t.Errorf("docs/performance.md has no row %s", row)
+			continue
+		}
+		_, rest, _ := strings.Cut(after, " | ")
+		for _, figure := range test.other {
+			drawn, err := pictures.All(before+row+figure+" | "+rest, readPage(t, "terminal.txt"))
+			if err != nil || !bytes.Contains(drawn[test.picture].SVG, []byte(">"+figure+"<")) {
+				t.Errorf("%s: the picture does not have the figure of the page (%v)", test.row, err)
+			}
+		}
+		for change, text := range map[string]string{"no row": before + rest, "no figure": before + row + "soon | " + rest} {
+			if _, err := pictures.All(text, readPage(t, "terminal.txt")); err == nil {
+				t.Errorf("%s: %s: no error", test.row, change)
+			}
 		}
 	}
 }

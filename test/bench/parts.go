@@ -11,6 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/bench/publish"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/server"
+	"github.com/liveconfig-csi/liveconfig/test/bench/sidecars"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/bench/update"
 	"github.com/liveconfig-csi/liveconfig/test/scale"
@@ -29,6 +30,8 @@ func parts() []part {
 	return []part{
 		{name: "update", measure: measureUpdate},
 		{name: "separate", measure: measureSeparate},
+		{name: "selection", measure: measureSelection},
+		{name: "sidecars", measure: measureSidecars},
 		{name: "kubelet", measure: measureKubelet, waits: true},
 		{name: "publish", measure: measurePublish},
 		{name: "memory", measure: measureMemory, waits: true},
@@ -54,6 +57,20 @@ func measureUpdate(ctx context.Context, s *site.Site, o options) (report.Section
 func measureSeparate(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
 	cfg := update.SeparateConfig{Site: s, Volumes: o.volumes[len(o.volumes)-1], Runs: of(o, 3, 1), Edits: of(o, 40, 5)}
 	return update.MeasureSeparate(ctx, cfg)
+}
+
+func measureSelection(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
+	return update.MeasureSelection(ctx, update.SelectionConfig{
+		Site: s, Objects: 500, Runs: of(o, 3, 1), Edits: of(o, 60, 10), Burst: 200,
+		Rest: of(o, 150*time.Second, 10*time.Second), // Go collects garbage at least every two minutes.
+	})
+}
+
+func measureSidecars(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
+	return sidecars.Measure(ctx, sidecars.Config{
+		Site: s, Pods: of(o, 30, 5), Runs: of(o, 3, 1), Edits: of(o, 30, 8),
+		Outage: of(o, 2*time.Minute, 20*time.Second), Rest: of(o, 30*time.Second, 2*time.Second),
+	})
 }
 
 func measureKubelet(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {

@@ -25,6 +25,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/bench/metrics"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
@@ -58,6 +59,16 @@ func StartAs(ctx context.Context, s *site.Site, user string) (*Driver, error) {
 	return start(ctx, s, shipped(), func(path string) error { return s.WriteUserKubeconfig(path, user, "system:masters") })
 }
 
+// StartOver is [Start] with a driver that reaches the API server over a link.
+func StartOver(ctx context.Context, s *site.Site, link *network.Link) (*Driver, error) {
+	return start(ctx, s, shipped(), func(path string) error {
+		if err := s.WriteServiceAccountKubeconfig(ctx, path, namespace, account); err != nil {
+			return err
+		}
+		return link.Kubeconfig(path, path)
+	})
+}
+
 // program is how a driver is built and started.
 type program struct {
 	name                 string
@@ -87,6 +98,15 @@ func start(ctx context.Context, s *site.Site, p program, writeKubeconfig func(pa
 		Binary: binary, Kubeconfig: kubeconfig, Dir: d.dir, Args: []string{"--http-endpoint=" + d.http}, Launcher: p.launcher,
 	})
 	return d, err
+}
+
+// Files returns how much the file system of a pod's first volume has in memory.
+func (d *Driver) Files(pod *corev1.Pod) (int64, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(d.Target(pod, pod.Spec.Volumes[0].Name), &fs); err != nil {
+		return 0, fmt.Errorf("look at a volume: %w", err)
+	}
+	return int64(fs.Blocks-fs.Bfree) * fs.Bsize, nil //nolint:gosec // A volume is small.
 }
 
 // makeDirs makes the driver's directories. Its records are in memory, as they are on a node. All that is mounted is below one
@@ -138,8 +158,8 @@ func (d *Driver) Close() error {
 // Dir is a directory that is gone with the driver, on the file system of its targets.
 func (d *Driver) Dir() string { return d.dir }
 
-// Metric returns the value of a series of the driver's metrics.
-func (d *Driver) Metric(ctx context.Context, series string) (float64, error) {
+// Metric returns the sum of a metric's series that have the labels, as [metrics.Sum] does.
+func (d *Driver) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.http+"/metrics", http.NoBody)
 	if err != nil {
 		return 0, err
@@ -153,14 +173,19 @@ func (d *Driver) Metric(ctx context.Context, series string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return metrics.Sum(string(text), series)
+	return metrics.Sum(string(text), name, labels...)
 }
 
 // Pod returns a pod, which the API server need not know, with one volume of a ConfigMap.
 func Pod(namespace, configMap string) *corev1.Pod {
+	return PodWith(namespace, map[string]string{"configMap": configMap})
+}
+
+// PodWith returns a pod, which the API server need not know, with one volume.
+func PodWith(namespace string, attributes map[string]string) *corev1.Pod {
 	uid := uuid.NewUUID()
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-" + string(uid), UID: uid},
-		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{node.Volume("config", map[string]string{"configMap": configMap})}},
+		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{node.Volume("config", attributes)}},
 	}
 }

@@ -33,10 +33,16 @@ const longest = 6 * time.Hour
 
 // newFloor watches the objects of a namespace, or the one with a name. The caller closes it.
 func newFloor(ctx context.Context, client kubernetes.Interface, namespace, name string) (*floor, error) {
-	options := metav1.ListOptions{TimeoutSeconds: new(int64(longest.Seconds()))}
+	options := metav1.ListOptions{}
 	if name != "" {
 		options.FieldSelector = "metadata.name=" + name
 	}
+	return newFloorOf(ctx, client, namespace, options)
+}
+
+// newFloorOf watches the objects of a namespace that options select. The caller closes it.
+func newFloorOf(ctx context.Context, client kubernetes.Interface, namespace string, options metav1.ListOptions) (*floor, error) {
+	options.TimeoutSeconds = new(int64(longest.Seconds()))
 	w, err := client.CoreV1().ConfigMaps(namespace).Watch(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("open a bare watch: %w", err)

@@ -19,6 +19,7 @@ type conn struct {
 	link   *Link
 	client *net.TCPConn
 	target *net.TCPConn // Guarded by link.mu; nil until it is reached.
+	isLost bool         // Guarded by link.mu. Neither end hears of the other one again.
 
 	ctx  context.Context // Ends when the connection is to end, which happens under link.mu.
 	stop context.CancelFunc
@@ -95,6 +96,10 @@ func (c *conn) pump(to, from *net.TCPConn) {
 	buffer := make([]byte, chunk)
 	for {
 		n, err := from.Read(buffer)
+		if c.lost() {
+			<-c.ctx.Done() // An end that has given up is not news to the other one either.
+			return
+		}
 		if n > 0 {
 			if !c.mayPass() {
 				return
@@ -115,6 +120,12 @@ func (c *conn) pump(to, from *net.TCPConn) {
 			return
 		}
 	}
+}
+
+func (c *conn) lost() bool {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	return c.isLost
 }
 
 // mayPass waits as long as the link holds things back, and reports whether there still is a connection then.

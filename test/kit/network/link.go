@@ -137,6 +137,16 @@ func (l *Link) Freeze() {
 	l.setLocked(frozen)
 }
 
+// Lose makes a black hole of the connections that are open, for ever: nothing that is sent over them arrives, and neither end
+// is notified. New ones pass, as when a router has forgotten its connections.
+func (l *Link) Lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		c.isLost = true
+	}
+}
+
 // Slow delays whatever is sent, in either direction, from now on. [Link.Heal] ends it.
 func (l *Link) Slow(latency time.Duration) {
 	l.mu.Lock()

@@ -146,3 +146,24 @@ func TestASlowLinkDelaysEitherWay(t *testing.T) {
 		t.Errorf("there and back took %s, want at least %s", took, 2*moment)
 	}
 }
+
+// TestLose: what is open stays silent after one end has given up, too, and new connections pass.
+func TestLose(t *testing.T) {
+	t.Parallel()
+	l := network.New(t, echo(t))
+	old := dial(t, l)
+	old.say("before")
+	old.wantEcho("before")
+	l.Lose()
+	old.say("lost")
+	if got, err := old.hear(moment); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("heard %q, %v over a connection that is lost", got, err)
+	}
+	late := dial(t, l)
+	late.say("after")
+	late.wantEcho("after")
+	expect.NoError(t, l.Heal())
+	if got, err := old.hear(moment); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("heard %q, %v over a connection that is lost, after the link was healed", got, err)
+	}
+}
