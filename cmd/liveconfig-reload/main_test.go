@@ -152,7 +152,8 @@ func TestEdits(t *testing.T) {
 					t.Fatalf("the report is %q: %v", data, err)
 				}
 			}
-			if s.Loaded != 4 || s.Successes != 2 || s.Failures < 1 {
+			// The content that was refused is tried again, and the program may have the next one by then.
+			if s.Loaded != 4 || s.Successes < 2 || s.Successes > 3 || s.Failures < 1 {
 				t.Errorf("the report has %+v", s)
 			}
 			shown := r.ask("/statusz") + r.ask("/metrics")
@@ -162,7 +163,7 @@ func TestEdits(t *testing.T) {
 			if shown += r.log.String(); strings.Contains(shown, secret) || strings.Contains(shown, "app.conf") {
 				t.Errorf("it shows what files have:\n%s", shown)
 			}
-			if got := strings.Count(r.log.String(), "\n"); got != 4 {
+			if got := strings.Count(r.log.String(), "\n"); got != int(s.Successes)+2 {
 				t.Errorf("%d lines in the log, want one for each outcome:\n%s", got, r.log.String())
 			}
 		})
