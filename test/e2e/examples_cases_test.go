@@ -176,7 +176,7 @@ func reloadExample() exampleCase {
 	const file = "/etc/prometheus/prometheus.yml"
 	const ask = "wget -q -O - http://localhost:9090/api/v1/status/config"
 	const first, second = "global:\n  scrape_interval: 15s\n", "global:\n  scrape_interval: 30s\n"
-	return exampleCase{app: "prometheus-reload", namespace: "liveconfig-reload", user: "65534", after: []look{
+	return exampleCase{app: "prometheus-reload", user: "65534", after: []look{
 		{files: map[string]string{file: first}, prints: map[string]string{ask: first}},
 		{files: map[string]string{file: second}, prints: map[string]string{ask: second}},
 		{files: map[string]string{file: second}, prints: map[string]string{ask: second}},
