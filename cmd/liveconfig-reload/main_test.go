@@ -163,7 +163,7 @@ func TestEdits(t *testing.T) {
 			if shown += r.log.String(); strings.Contains(shown, secret) || strings.Contains(shown, "app.conf") {
 				t.Errorf("it shows what files have:\n%s", shown)
 			}
-			if got := strings.Count(r.log.String(), "\n"); got != int(s.Successes)+2 {
+			if got := strings.Count(r.log.String(), "\n"); got != s.Successes+2 {
 				t.Errorf("%d lines in the log, want one for each outcome:\n%s", got, r.log.String())
 			}
 		})

@@ -59,8 +59,8 @@ func New(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion kubectl|bash|zsh|fish",
 		Short: "Print the script that completes what you type",
-		Long: "With `kubectl`, prints a script that kubectl's own completion runs for the words after `kubectl liveconfig`. " +
-			"Store it\n" +
+		Long: "With `kubectl`, prints a script that kubectl's own completion runs for the words after " +
+			"`kubectl liveconfig`. Store it\n" +
 			"as an executable file in the PATH. With the name of a shell, prints the completion of kubectl-liveconfig, with " +
 			"the hyphen.",
 		Example: "  kubectl liveconfig completion kubectl > ~/.local/bin/kubectl_complete-liveconfig\n" +

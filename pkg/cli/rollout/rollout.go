@@ -33,8 +33,8 @@ func New(s *session.Session) *cobra.Command {
 	c := session.Group(&cobra.Command{
 		Use:   "rollout",
 		Short: "Look at revisions of config, go back to one, and hold edits back",
-		Long: "Shows and changes the revisions of a workload, as `kubectl rollout` does, with the config that the pods of each " +
-			"revision\n" +
+		Long: "Shows and changes the revisions of a workload, as `kubectl rollout` does, with the config that the " +
+			"pods of each revision\n" +
 			"have. For status and restart, use `kubectl rollout`.",
 	})
 	c.AddCommand(newRolloutHistory(s), newRolloutUndo(s), newRolloutPause(s), newRolloutResume(s))
