@@ -190,7 +190,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 	k.setWeb(3)
 	k.setTLS(3)
 	k.wantPods(3, 2)
-	bad := k.shown("a", "3")[0].Name
+	bad := k.shown("3")[0].Name
 	k.setStatus(bad, corev1.ConditionFalse, 0)
 	k.wantBoth(release.Reverted, 2) // A bad one.
 	k.wantPods(2, 6)

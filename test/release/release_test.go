@@ -55,7 +55,7 @@ func TestAnEditOfASelectedObject(t *testing.T) {
 	s.wantValues("a", map[string]int{"2": 4})
 	s.edit("web", map[string]string{"a": "3"})
 	s.wantValues("a", map[string]int{"2": 3, "3": 1})
-	s.setStatus(s.shown("a", "3")[0].Name, corev1.ConditionFalse, 0)
+	s.setStatus(s.shown("3")[0].Name, corev1.ConditionFalse, 0)
 	s.wantState(release.Reverted, 1)
 	s.wantValues("a", map[string]int{"2": 4})
 }
@@ -97,7 +97,7 @@ func TestBadEdit(t *testing.T) {
 			s.replicas(4, web)
 			s.edit("web", map[string]string{"a": "2"})
 			s.wantValues("a", map[string]int{"1": 3, "2": 1})
-			pod := s.shown("a", "2")[0].Name
+			pod := s.shown("2")[0].Name
 			tc.fail(s, pod)
 			e := s.wantState(tc.state, 1)
 			if want := "pod " + pod + " has the edit and " + tc.reason; e.Reason != want {
@@ -285,7 +285,7 @@ func TestPodsThatSharedFilesBefore(t *testing.T) {
 	s.edit("web", map[string]string{"a": "2"})
 	s.wantState(release.Progressing, 1)
 	s.wantValues("a", map[string]int{"1": 4, "2": 1})
-	if name := s.shown("a", "2")[0].Name; !strings.HasPrefix(name, "web-new-") {
+	if name := s.shown("2")[0].Name; !strings.HasPrefix(name, "web-new-") {
 		t.Errorf("the edit reaches pod %s first, want one that has its own files", name)
 	}
 	s.wantState(release.Progressing, 2)

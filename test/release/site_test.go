@@ -266,10 +266,10 @@ func (s *site) wantEvent(name, reason, text string) {
 	})
 }
 
-// shown returns the pods that have a value.
-func (s *site) shown(file, value string) (pods []*corev1.Pod) {
+// shown returns the pods that have a value in the file a.
+func (s *site) shown(value string) (pods []*corev1.Pod) {
 	for _, pod := range s.pods {
-		if s.Holds(pod, file, value) == nil {
+		if s.Holds(pod, "a", value) == nil {
 			pods = append(pods, pod)
 		}
 	}
