@@ -60,7 +60,7 @@ run() {
 		suite "$name"
 		# Lint vets all code. No test has the name of inputs: a result that is kept is one of these inputs.
 		depends=-skip="^inputs:$(inputs "$folder")\$"
-		go -C "$folder" test -json -timeout="${TEST_TIMEOUT:-30m}" -vet=off "${order[@]}" "$depends" "${packages[@]}" || status=$?
+		go -C "$folder" test -json -timeout="${TEST_TIMEOUT:-50m}" -vet=off "${order[@]}" "$depends" "${packages[@]}" || status=$?
 		printf '  tests of %s: %dm%02ds\n' "$name" $((SECONDS / 60)) $((SECONDS % 60)) >>"$stages"
 	done
 	return "$status"
