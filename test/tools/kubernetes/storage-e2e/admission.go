@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"slices"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
@@ -20,8 +21,6 @@ var (
 	readOnly []byte
 	//go:embed policies/label.yaml
 	label []byte
-	//go:embed policies/live.yaml
-	live []byte
 )
 
 // policyTimeout is how long the API server may take until it goes by a new policy. It looks for some every second.
@@ -38,13 +37,26 @@ func makeReadOnly(ctx context.Context) {
 	}, corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driverName}})
 }
 
-// convertVolumes has the driver's own policy convert the volumes of all pods that a test makes, until the tests are over: each
-// namespace gets the label, and each pod the annotation, as no workload makes it.
+// convertVolumes has the driver's own policy convert the volumes of all pods that a test makes, until the tests are over. The
+// policy of the cluster converts pods of workloads, and others that ask for it. The tests make pods by themselves, so they get the
+// same policy without that one condition: another policy could give pods the annotation too late, because the API server
+// calls policies in no order.
 func convertVolumes(ctx context.Context) {
 	client, err := framework.LoadClientset()
 	framework.ExpectNoError(err, "connect to the API server")
+	policy, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().Get(ctx, driverPolicy, metav1.GetOptions{})
+	framework.ExpectNoError(err, "get the policy of the driver")
+	before := len(policy.Spec.MatchConditions)
+	policy.Spec.MatchConditions = slices.DeleteFunc(policy.Spec.MatchConditions, func(c admissionv1.MatchCondition) bool {
+		return c.Name == ofWorkloads
+	})
+	if len(policy.Spec.MatchConditions) != before-1 {
+		framework.Failf("the policy %s has no condition %s", driverPolicy, ofWorkloads)
+	}
+	spec, err := yaml.Marshal(map[string]any{"spec": policy.Spec})
+	framework.ExpectNoError(err, "write the policy of the driver")
 	install(ctx, client, "label", label, admissionv1.MatchResources{ObjectSelector: ofThisRun()})
-	install(ctx, client, "live", live, admissionv1.MatchResources{NamespaceSelector: ofThisRun()})
+	install(ctx, client, "volumes", spec, admissionv1.MatchResources{NamespaceSelector: ofThisRun()})
 	reference := corev1.LocalObjectReference{Name: "none"}
 	await(ctx, client, func(made *corev1.Pod) bool {
 		csi := made.Spec.Volumes[0].CSI
@@ -53,13 +65,18 @@ func convertVolumes(ctx context.Context) {
 	watchConversions(client)
 }
 
+// The policy of the driver, and its condition about who makes a pod.
+const (
+	driverPolicy = "liveconfig-volumes"
+	ofWorkloads  = "made-by-kubernetes-or-asked-for"
+)
+
 // ofThisRun selects the namespaces that this run of the tests makes.
 func ofThisRun() *metav1.LabelSelector {
 	return metav1.AddLabelToSelector(&metav1.LabelSelector{}, "e2e-run", string(framework.RunID))
 }
 
-// install installs a policy until the tests are over. What it is for is a part of its name. The API server goes by the names of
-// policies, and that of the driver comes later.
+// install installs a policy until the tests are over. What it is for is a part of its name.
 func install(ctx context.Context, client kubernetes.Interface, what string, text []byte, match admissionv1.MatchResources) {
 	object := &admissionv1.MutatingAdmissionPolicy{}
 	framework.ExpectNoError(yaml.UnmarshalStrict(text, object), "read a policy")

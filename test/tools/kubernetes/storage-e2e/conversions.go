@@ -56,9 +56,6 @@ func watchConversions(client kubernetes.Interface) {
 }
 
 func (c *conversions) add(pod *corev1.Pod) {
-	if pod.Annotations["liveconfig.internal/volumes"] != "live" {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id := string(pod.UID); c.pods[id] || metav1.GetControllerOf(pod) != nil {
