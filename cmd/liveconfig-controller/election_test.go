@@ -200,7 +200,7 @@ func TestLeaderGivesTheLeaseBack(t *testing.T) {
 	})
 }
 
-// TestStandbyWaits: it is ready and does nothing, and when it is asked to end the lease is none of its business.
+// TestStandbyWaits: it is ready and does nothing. When it is asked to end, it leaves the lease alone.
 func TestStandbyWaits(t *testing.T) {
 	open(t, "controller-1", func(o *office) {
 		o.after(leaseDuration - time.Second)

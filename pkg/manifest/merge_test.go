@@ -107,7 +107,7 @@ func decoded(t *testing.T, text string) (value any) {
 	return value
 }
 
-// withoutDefaults stands for the reader of the API server, to which an empty field is none.
+// withoutDefaults removes empty fields: the API server reads them as fields that are not there.
 func withoutDefaults(value any) any {
 	switch value := value.(type) {
 	case []any:

@@ -71,7 +71,7 @@ func startBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = response.Body.Close() // It has nothing.
+	_ = response.Body.Close() // It is empty.
 	b.conn = conn
 	if err := b.open(); err != nil {
 		t.Fatal(err)

@@ -129,7 +129,7 @@ func configMapOf(v corev1.Volume, driver string) string {
 }
 
 // valuesFor returns the entries of values that give what a container has in its environment, and
-// the names of variables for which there are none.
+// the names of the variables that values cannot give.
 func valuesFor(c corev1.Container) (entries, others []string) {
 	for _, from := range c.EnvFrom {
 		if r := from.SecretRef; r != nil {

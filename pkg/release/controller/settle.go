@@ -25,7 +25,12 @@ func (c *Controller) settle(ctx context.Context, members []*member) error {
 		parties[m.name()] = newParty(m)
 	}
 	for _, m := range members {
-		if err := c.settleMember(ctx, parties[m.name()], parties); err != nil {
+		err := c.settleMember(ctx, parties[m.name()], parties)
+		if isRefusal(err) { // It stops no release, and the next write of that copy reports it.
+			klog.FromContext(ctx).Error(err, "Stable copies disagree", logkeys.Ref, m.ref())
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -46,8 +51,8 @@ func newParty(m *member) *party {
 	return &party{m, m.copy.Partners(), e, e.Release()}
 }
 
-// settleMember ends disagreements of one copy. parties are the members of the unit, to which others
-// are added that the copy names.
+// settleMember ends disagreements of one copy. parties are the members of the unit; objects outside
+// of it that the copy names are added.
 func (c *Controller) settleMember(ctx context.Context, p *party, parties map[string]*party) error {
 	for name := range p.partners {
 		if _, isKnown := parties[name]; isKnown {
@@ -96,8 +101,8 @@ func (p *party) agrees(other *party) bool {
 		others != "" && p.shown == others || own != "" && other.shown == own
 }
 
-// isUndoneWith reports whether what one object has was taken back, and what another one has still
-// is to be.
+// isUndoneWith reports whether an edit was taken back from one object, and is still to be taken
+// back from the other one.
 func (p *party) isUndoneWith(other *party) bool {
 	return p.exposure.State == release.Reverted && p.exposure.With[other.name()] == other.source.Version
 }

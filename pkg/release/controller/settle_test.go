@@ -1,9 +1,14 @@
 package controller
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
@@ -86,6 +91,31 @@ func TestCopiesThatDisagree(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCopiesThatMayNotBeSettled stop no work on their unit, and are settled when that is allowed.
+func TestCopiesThatMayNotBeSettled(t *testing.T) {
+	t.Parallel()
+	const grouped = "{group: g, steps: [], pause: 0s}"
+	f := newFixture(t)
+	for _, value := range []string{"1", "2"} {
+		f.set("b", grouped, value)
+		f.set("c", grouped, value)
+		f.until("contents are kept", func() bool { return f.keeps("b", value)() && f.keeps("c", value)() })
+	}
+	isDenied, denials := true, 0
+	f.client.PrependReactor("patch", "configmaps", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		name := a.(k8stesting.PatchAction).GetName()
+		if !isDenied {
+			return false, nil, nil
+		}
+		denials++
+		return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), name, errors.New("denied by a policy"))
+	})
+	f.annotate("c", stable.AnnotatePartner(f.object("c.stable").Annotations, "configmap/b", "other"))
+	f.until("a write is denied", func() bool { return denials > 0 }) // An error of the unit would end the test.
+	isDenied = false
+	f.until("the copies agree", func() bool { return f.partners("b")["configmap/c"] == f.partners("c")["configmap/b"] })
 }
 
 // unpromote has a copy be as it was before it was promoted together with the others, which is not known to have happened.
