@@ -70,12 +70,34 @@ const defaultSelectedPath = "$(key)"
 // PathOf returns the cleaned path of the file of a key, and what is wrong with it, or "". Folder is
 // the value of the annotation of the object; empty for none.
 func (s Selection) PathOf(ref Ref, key, folder string) (clean, problem string) {
-	raw := strings.NewReplacer("$(namespace)", ref.Namespace, "$(name)", ref.Name, "$(key)", key).Replace(s.Path)
+	raw := s.filledPath(ref, key)
 	if folder != "" {
 		raw = folder + "/" + raw
 	}
 	clean = path.Clean(raw)
 	return clean, pathProblem(raw, clean)
+}
+
+// filledPath returns the path with the names in place of what stands for them; the parser has
+// refused others. Every sync asks for that of each key, and a [strings.Replacer] takes much longer
+// to be made than to be used.
+func (s Selection) filledPath(ref Ref, key string) string {
+	var b strings.Builder
+	before, rest, found := strings.Cut(s.Path, "$(")
+	for b.WriteString(before); found; b.WriteString(before) {
+		var name string
+		name, rest, _ = strings.Cut(rest, ")")
+		switch name {
+		case "namespace":
+			b.WriteString(ref.Namespace)
+		case "name":
+			b.WriteString(ref.Name)
+		case "key":
+			b.WriteString(key)
+		}
+		before, rest, found = strings.Cut(rest, "$(")
+	}
+	return b.String()
 }
 
 // Ranges returns what a source with a selection reads: all objects of its kind in each namespace,
@@ -109,6 +131,11 @@ func (src Source) Selected() []Ref {
 
 // Selected returns those of all sources, each once.
 func (s Spec) Selected() []Ref { return s.collect(Source.Selected) }
+
+// HasSelection reports whether a source selects objects by label.
+func (s Spec) HasSelection() bool {
+	return slices.ContainsFunc(s.Sources, func(src Source) bool { return src.Selection != nil })
+}
 
 func (s Spec) collect(of func(Source) []Ref) (all []Ref) {
 	for _, src := range s.Sources {

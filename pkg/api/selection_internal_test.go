@@ -200,6 +200,8 @@ func TestPathOf(t *testing.T) {
 		"the key":          {"$(key)", "a.json", "", "a.json", ""},
 		"everything":       {"$(namespace)/$(name)/$(key)", "a.json", "", "shop/orders/a.json", ""},
 		"twice":            {"$(name)-$(name).json", "a", "", "orders-orders.json", ""},
+		"texts around":     {"a$b)-$(name).$(key)~", "k", "", "a$b)-orders.k~", ""},
+		"no placeholder":   {"all.json", "k", "", "all.json", ""},
 		"a folder":         {"$(key)", "a.json", "Web//Teams/", "Web/Teams/a.json", ""},
 		"no second look":   {"$(key)", "$(name)", "", "$(name)", ""},
 		"an absolute one":  {"$(key)", "a", "/etc", "/etc/a", "must be relative to the volume, drop the slash in front"},

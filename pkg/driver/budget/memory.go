@@ -3,6 +3,7 @@ package budget
 import (
 	"fmt"
 	"math"
+	"os"
 	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -29,6 +30,13 @@ const (
 	// leastHeap is the smallest limit of the heap. With less, the garbage collector would run all
 	// the time.
 	leastHeap = 12 * mebibyte
+	// ownHeap is what the heap has without objects. Between collections it may grow by as much, and
+	// by one part of objectParts of the objects: these are bytes without pointers, which a
+	// collection does not look at.
+	ownHeap, objectParts = 6 * mebibyte, 32
+	// The growth of the heap is a multiple of growthStep percent: each change stops the process for
+	// a moment.
+	growthStep = 5
 	// answerMemory is the container's memory for each large answer of the API server that is read
 	// at a time. One answer takes about 5 MiB, some of it until the next collection.
 	answerMemory              = 16 * mebibyte
@@ -57,13 +65,40 @@ func NewMemory(given int64, logger klog.Logger) (*Memory, error) {
 		return nil, err
 	}
 	b := New(size)
-	m := &Memory{Budget: b, limit: limit, Objects: b.Part(func(int64) {}), Files: b.Part(func(int64) {})}
+	m := &Memory{Budget: b, limit: limit, Objects: b.Part(newHeapGrowth().follow), Files: b.Part(func(int64) {})}
 	if limit > 0 && debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		m.Files = b.Part(func(used int64) { debug.SetMemoryLimit(heapLimit(limit, used)) })
 		debug.SetMemoryLimit(heapLimit(limit, 0))
 	}
 	logger.Info("The memory for volumes is limited", logkeys.Room, quantity(size), logkeys.Limit, quantity(limit))
 	return m, nil
+}
+
+// heapGrowth sets by how many percent the heap grows between two collections.
+type heapGrowth struct {
+	percent int
+	isGiven bool // By GOGC, which decides then.
+}
+
+func newHeapGrowth() *heapGrowth {
+	_, isGiven := os.LookupEnv("GOGC")
+	return &heapGrowth{percent: heapGrowthWith(0), isGiven: isGiven}
+}
+
+// follow sets the growth for a heap with so many bytes of objects.
+func (g *heapGrowth) follow(objects int64) {
+	percent := heapGrowthWith(objects)
+	if g.isGiven || percent == g.percent {
+		return
+	}
+	g.percent = percent
+	debug.SetGCPercent(percent)
+}
+
+// heapGrowthWith returns the growth for a heap with so many bytes of objects.
+func heapGrowthWith(objects int64) int {
+	percent := 100 * (ownHeap + objects/objectParts) / (ownHeap + objects)
+	return int(max(1, percent/growthStep) * growthStep)
 }
 
 // LargeAnswers returns how many large answers of the API server the driver may read at a time.

@@ -2,6 +2,8 @@ package budget
 
 import (
 	"errors"
+	"os"
+	"runtime/debug"
 	"strings"
 	"testing"
 )
@@ -70,5 +72,43 @@ func TestParseSize(t *testing.T) {
 		if _, err := ParseSize(text); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("ParseSize(%q) = %v, want one error", text, err)
 		}
+	}
+}
+
+func TestHeapGrowth(t *testing.T) {
+	for objects, want := range map[int64]int{
+		0: 100, 100 << 10: 95, 1 * mebibyte: 85, 10 * mebibyte: 35, 100 * mebibyte: 5, 1 << 40: 5,
+	} {
+		if got := heapGrowthWith(objects); got != want {
+			t.Errorf("with %d bytes of objects the heap grows by %d %%, want %d %%", objects, got, want)
+		}
+	}
+}
+
+// The heap of a driver with many objects grows less, and again more when they are gone.
+func TestTheHeapFollowsTheObjects(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	t.Setenv("GOGC", "")
+	if err := os.Unsetenv("GOGC"); err != nil {
+		t.Fatal(err)
+	}
+	b := New(1 << 30)
+	objects := b.Part(newHeapGrowth().follow).Account()
+	for _, size := range []int64{10 * mebibyte, 0} {
+		objects.Force(size)
+		if got, want := debug.SetGCPercent(heapGrowthWith(size)), heapGrowthWith(size); got != want {
+			t.Errorf("with %d bytes of objects the heap grows by %d %%, want %d %%", size, got, want)
+		}
+	}
+}
+
+func TestGOGCDecides(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	t.Setenv("GOGC", "100")
+	New(1 << 30).Part(newHeapGrowth().follow).Account().Force(100 * mebibyte)
+	if got := debug.SetGCPercent(100); got != 100 {
+		t.Errorf("with GOGC=100 the heap grows by %d %%", got)
 	}
 }

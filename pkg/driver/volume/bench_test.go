@@ -120,6 +120,48 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
+// BenchmarkUpdateOfSelection changes one of 500 selected objects of 20 KiB, until its file is new.
+func BenchmarkUpdateOfSelection(b *testing.B) {
+	m, object, seen, request := benchmark(b)
+	ctx := klog.NewContext(b.Context(), klog.Logger{})
+	members := make([]source.Member, 500)
+	edit := func(i, version int) {
+		content := api.Content{
+			Ref: mapIn(web.Namespace, fmt.Sprintf("object-%03d", i)), UID: fmt.Sprint(i), ResourceVersion: fmt.Sprint(version),
+			Data: map[string][]byte{fmt.Sprintf("key-%03d", i): []byte(strings.Repeat(fmt.Sprint(version%10), 20<<10))},
+		}
+		object.mu.Lock()
+		defer object.mu.Unlock()
+		members = slices.Clone(members)
+		members[i] = source.Member{Content: content, Created: time.Unix(1_700_000_000, 0)}
+		object.now = source.Snapshot{Synced: true, Found: true, Changed: time.Now(), Members: members}
+	}
+	for i := range members {
+		edit(i, 0)
+	}
+	r := request(0)
+	r.Attributes = selecting("")
+	seen.written.Add(1)
+	if err := m.Publish(ctx, vouched(r, access.Token{})); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = m.Unpublish(context.WithoutCancel(ctx), r.VolumeID, r.TargetPath) })
+	whole := source.Key{
+		Identity: identity.Driver(), Ref: api.Ref{Kind: api.ConfigMap, Namespace: web.Namespace}, Selector: "team=web",
+	}
+	version := 0
+	for b.Loop() {
+		version++
+		b.StopTimer()
+		<-time.After(1200 * time.Millisecond) // Replaced files are in their grace, and then removed.
+		b.StartTimer()
+		edit(0, version)
+		seen.written.Add(1)
+		m.Changed(whole)
+		seen.written.Wait()
+	}
+}
+
 // BenchmarkPublish publishes a volume of an object that is read already.
 func BenchmarkPublish(b *testing.B) {
 	m, _, seen, request := benchmark(b)

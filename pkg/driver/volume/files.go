@@ -11,6 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
@@ -27,6 +28,8 @@ type files struct {
 	known  atomicdir.Known // The state of the root after the last write.
 	view   View            // The cached view of a live projection; nil for none yet.
 	digest string          // Of the tree last written or found equal; empty after a restart or a failed write.
+	// sums are those of the tree with the digest, for a volume that selects objects.
+	sums tree.Sums
 	// mountPoints are those of the last write; nil after a restart, until the first sync.
 	mountPoints *mountPoints
 	tidyAt      time.Time // When replaced files may go; zero without such files.
@@ -129,7 +132,7 @@ func (h held) writer(view View, w write) atomicdir.Writer {
 	}
 	return atomicdir.Atomic{
 		Room: room, Differs: w.differs, IsNew: !h.isLive(), Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes},
-		Known: &h.files.known,
+		Known: &h.files.known, Keeps: w.keeps,
 	}
 }
 

@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -267,5 +268,31 @@ func TestStatusOfSelections(t *testing.T) {
 		if selection, member = look(); *selection.Projected != *selection.Known || !member.Release.IsShown {
 			n.Errorf("selection = %+v, member = %+v, want both current", selection, member)
 		}
+	})
+}
+
+// TestAnEditOfOneSelectedObject: the files of the others stay the same inodes. One that a container has changed is put right
+// when the driver looks at the files afterwards.
+func TestAnEditOfOneSelectedObject(t *testing.T) {
+	bubble(t, func(n *node) {
+		a, b := mapIn("default", "a"), mapIn("default", "b")
+		n.set(a, "x", "1")
+		n.label(a, 1, "")
+		n.set(b, "y", "1")
+		n.label(b, 1, "")
+		_, r := n.live(selecting(""))
+		x, y := n.inodeOf(r, "..data/x"), n.inodeOf(r, "..data/y")
+		n.set(a, "x", "2")
+		pass(latency)
+		if n.inodeOf(r, "..data/x") == x {
+			n.Error("after an edit of x, x is the same inode")
+		}
+		if n.inodeOf(r, "..data/y") != y {
+			n.Error("after an edit of x, y is another inode")
+		}
+		n.damage(r, func(root *os.Root) error { return root.WriteFile("y", []byte("other"), 0) })
+		n.set(a, "x", "3")
+		pass(time.Second)
+		n.wantFiles(r, map[string]string{"x": "3", "y": "1"})
 	})
 }

@@ -105,13 +105,19 @@ func (h held) project(l look) (Result, error) {
 
 // apply makes the files equal to the tree, if they are not.
 func (h held) apply(w write) (Result, error) {
-	before, digest := h.files.digest, w.tree.Digest()
+	before := h.files.digest
+	digest, sums := h.digest(w.tree)
 	distrusted := h.flags.takeDistrust()
 	if h.isLive() && before == digest && !distrusted {
+		h.files.sums = sums // The same bytes may be in another place.
 		return ResultUnchanged, nil
 	}
 	h.files.digest = "" // A write that fails may already show the new files.
 	w.differs = before != "" && before != digest && !distrusted
+	if h.spec.HasSelection() {
+		was := h.files.sums
+		w.keeps = func(path string) bool { return sums.HaveSame(was, path) }
+	}
 	changed, err := h.write(w)
 	if err != nil {
 		return ResultFailed, err
@@ -119,11 +125,20 @@ func (h held) apply(w write) (Result, error) {
 	if distrusted {
 		h.checkMounts()
 	}
-	h.files.digest = digest
+	h.files.digest, h.files.sums = digest, sums
 	if !changed {
 		return ResultUnchanged, nil
 	}
 	return ResultWritten, nil
+}
+
+// digest returns the digest of a tree. Only a volume that selects objects has sums: it can have
+// many large files of which an edit changes one.
+func (h held) digest(t tree.Tree) (string, tree.Sums) {
+	if !h.spec.HasSelection() {
+		return t.Digest(), tree.Sums{}
+	}
+	return t.DigestAfter(h.files.sums)
 }
 
 // recordApplied stores which objects the files come from, after a sync that succeeded.
@@ -165,4 +180,6 @@ type write struct {
 	needed  int64 // The room that the files of the tree take, at most.
 	differs bool  // The live files are known to differ from the tree.
 	mustGo  bool  // Files of a lost source go with it: the write does not wait for room.
+	// keeps reports whether the files that were written last have the same file; nil for not known.
+	keeps func(path string) bool
 }

@@ -37,7 +37,7 @@ import (
 //  3. Remove what interrupted writes have left, so that it takes no room from this one. Generations
 //     that were live go with 11, unless there is no room.
 //  4. Give the root its owner and mode.
-//  5. Write the new generation.
+//  5. Write the new generation. Files that do not change may be links to those of the live one.
 //  6. Link it as ..data_tmp.
 //  7. Make the mount points that are missing, and the links for new names, under other names. From
 //     here on nothing needs space.
@@ -63,6 +63,10 @@ type Atomic struct {
 	// Known, if set, is what the last Write left in the directory. With Differs the directory is
 	// not listed again while that is still true. Each Write stores what it left.
 	Known *Known
+	// Keeps, if set, reports whether the live files are known to have the same file at a path as
+	// the tree: bytes, mode and owner. With Differs, and while what is Known is true, such a file
+	// is not written again: the new generation has the same inode.
+	Keeps func(path string) bool
 
 	hook hook
 }
@@ -86,7 +90,7 @@ func (a Atomic) write(root *os.File, t tree.Tree, grace Grace) (changed bool, er
 		dir: newDir(root, a.hook), want: t, room: a.Room, wanted: t.Names(), dirs: t.FixedDirs(), grace: grace,
 		keepsLast: a.Grace.Time > 0,
 		differs:   a.Differs, isNew: a.IsNew,
-		known: a.Known, now: time.Now(),
+		known: a.Known, now: time.Now(), keeps: a.Keeps,
 	}
 	if w.known == nil {
 		w.known = &Known{}
@@ -120,7 +124,11 @@ type atomicWrite struct {
 	// isNew means that the root is empty and that nobody sees it.
 	isNew bool
 	known *Known
-	now   time.Time
+	// isAsLeft means that nothing has changed in the root since that.
+	isAsLeft bool
+	now      time.Time
+	// keeps is [Atomic.Keeps].
+	keeps func(path string) bool
 	// root is what the directory itself was.
 	root info
 	// spared are replaced generations that have grace.
@@ -173,7 +181,8 @@ func (w *atomicWrite) look() error {
 	if w.root, err = w.statSelf(); err != nil || w.isNew {
 		return err
 	}
-	if w.differs && len(w.dirs) == 0 && known.isFor(w.root, w.wanted, ownerOf(w.want)) {
+	w.isAsLeft = w.differs && len(w.dirs) == 0 && known.isFor(w.root)
+	if w.isAsLeft && known.links == digestOf(w.wanted, ownerOf(w.want)) {
 		w.recall(known)
 		return nil
 	}
@@ -291,7 +300,8 @@ func (w *atomicWrite) makeGeneration(name string) error {
 		return err
 	}
 	w.next = name
-	return w.writeSubtree(name, w.want)
+	from := w.liveFiles()
+	return errors.Join(w.writeSubtree(name, w.want, from), from.close())
 }
 
 // freeName returns a name for a generation that nothing in the root has: two writes may read the

@@ -157,24 +157,25 @@ func (d dir) correctOwnerAndMode(found info, t tree.Tree) error {
 }
 
 // createSubtree makes the directory name and everything that the tree has in it.
-func (d dir) createSubtree(name string, t tree.Tree) error {
+func (d dir) createSubtree(name string, t tree.Tree, from *origin) error {
 	if err := d.mkdir(name); err != nil {
 		return err
 	}
-	return d.writeSubtree(name, t)
+	return d.writeSubtree(name, t, from)
 }
 
 // writeSubtree makes everything that the tree has in the new directory name, one level at a time,
 // so that no path is walked twice. Modes and owners of directories come last and children first,
-// since a directory may be closed to its own maker.
-func (d dir) writeSubtree(name string, t tree.Tree) (err error) {
+// since a directory may be closed to its own maker. Files that the origin of this directory has
+// are links to them.
+func (d dir) writeSubtree(name string, t tree.Tree, from *origin) (err error) {
 	sub, err := d.openSubdir(name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, sub.close()) }()
 	for files := t.Files; len(files) > 0; {
-		n, err := sub.writeNext(files, t)
+		n, err := sub.writeNext(files, t, from)
 		if err != nil {
 			return err
 		}
@@ -188,12 +189,13 @@ func (d dir) writeSubtree(name string, t tree.Tree) (err error) {
 
 // writeNext makes the first file, or its directory with all of its files. It returns how many files
 // it made.
-func (d dir) writeNext(files []tree.File, t tree.Tree) (n int, err error) {
+func (d dir) writeNext(files []tree.File, t tree.Tree, from *origin) (n int, err error) {
 	name, n, isDir := first(files)
 	if !isDir {
-		return n, d.create(name, files[0], t)
+		return n, d.linkOrCreate(name, files[0], t, from)
 	}
-	return n, d.createSubtree(name, below(name, files[:n], t))
+	from = from.below(name)
+	return n, errors.Join(d.createSubtree(name, below(name, files[:n], t), from), from.close())
 }
 
 // first returns the first name of a directory that holds the files, and how many of them it stands

@@ -28,9 +28,9 @@ type generation struct {
 	changed unix.Timespec
 }
 
-// isFor reports whether the directory is still as it was left, and has the links that are wanted.
-func (k *Known) isFor(root info, wanted []string, o owner) bool {
-	return k.device != 0 && k.device == root.device && k.changed == root.changed && k.links == digestOf(wanted, o)
+// isFor reports whether the directory is still as it was left.
+func (k *Known) isFor(root info) bool {
+	return k.device != 0 && k.device == root.device && k.changed == root.changed
 }
 
 // digestOf returns a digest of the links in a directory. No name has a slash.

@@ -240,7 +240,7 @@ func (w *plainWrite) stagePart(temp string, p part) error {
 	if !p.isDir() {
 		return w.create(temp, p.files[0], w.want)
 	}
-	return w.createSubtree(temp, below(p.path, p.files, w.want))
+	return w.createSubtree(temp, below(p.path, p.files, w.want), nil)
 }
 
 // settleDirs is step 7.

@@ -6,11 +6,7 @@ package tree
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
-	"hash"
 	"io/fs"
 	"path"
 	"slices"
@@ -151,60 +147,4 @@ func (t Tree) Size() int {
 		n += len(f.Data)
 	}
 	return n
-}
-
-// Digest returns «sha256:…» over everything a reader of the volume could see: paths, bytes, modes
-// and owners. Files that share their bytes, as those of one key do, cost them once.
-func (t Tree) Digest() string {
-	h := sha256.New()
-	sums := sums{}
-	if len(t.MountPoints) > 0 {
-		writeNumbers(h, int64(len(t.MountPoints)))
-	}
-	for _, point := range t.MountPoints {
-		writeNumbers(h, int64(len(point)))
-		h.Write([]byte(point))
-	}
-	writeNumbers(h, int64(t.DirMode), int64(t.UID), int64(t.GID), int64(len(t.Files)))
-	for _, f := range t.Files {
-		writeNumbers(h, int64(f.Mode), int64(t.UserOf(f)), int64(len(f.Path)), int64(len(f.Data)))
-		h.Write([]byte(f.Path))
-		if len(f.Data) <= shortData {
-			h.Write(f.Data)
-			continue
-		}
-		sum := sums.of(f.Data)
-		h.Write(sum[:])
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
-}
-
-// shortData is how many bytes are not worth being remembered.
-const shortData = 1 << 10
-
-// sums remembers the digests of bytes by where they are in memory.
-type sums map[*byte]sum
-
-type sum struct {
-	size int
-	of   [sha256.Size]byte
-}
-
-// of returns the digest of data, which is not empty.
-func (s sums) of(data []byte) [sha256.Size]byte {
-	at := &data[0]
-	if known, found := s[at]; found && known.size == len(data) {
-		return known.of
-	}
-	s[at] = sum{size: len(data), of: sha256.Sum256(data)}
-	return s[at].of
-}
-
-// writeNumbers writes each number with a fixed size, so that no two trees make the same bytes.
-func writeNumbers(h hash.Hash, numbers ...int64) {
-	var buf [8]byte
-	for _, n := range numbers {
-		binary.BigEndian.PutUint64(buf[:], uint64(n)) //nolint:gosec // Only the bits count.
-		h.Write(buf[:])
-	}
 }
