@@ -69,7 +69,7 @@ func measureSelection(ctx context.Context, s *site.Site, o options) (report.Sect
 func measureSidecars(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
 	return sidecars.Measure(ctx, sidecars.Config{
 		Site: s, Pods: of(o, 30, 5), Runs: of(o, 3, 1), Edits: of(o, 30, 8),
-		Outage: of(o, 2*time.Minute, 20*time.Second), Rest: of(o, 30*time.Second, 2*time.Second),
+		Outage: of(o, 5*time.Minute, 20*time.Second), Rest: of(o, 30*time.Second, 2*time.Second),
 	})
 }
 
