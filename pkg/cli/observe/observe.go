@@ -264,35 +264,6 @@ func changedAt(o metav1.Object) time.Time {
 	return cmp.Or(content.ChangedAt(o), o.GetCreationTimestamp().Time)
 }
 
-// mostSelected is how many objects a volume can select, and one more.
-const mostSelected = 1001
-
-// versionOfAll returns what stands for all objects of a selector, as drivers report it.
-func (c *Cluster) versionOfAll(ctx context.Context, of api.Ref, selector string) (versions.Now, error) {
-	objects := c.meta.Resource(corev1.SchemeGroupVersion.WithResource(of.Kind.Resource() + "s")).Namespace(of.Namespace)
-	list, err := objects.List(ctx, metav1.ListOptions{LabelSelector: api.RequestSelector(selector), Limit: mostSelected})
-	switch {
-	case apierrors.IsForbidden(err):
-		return versions.Now{}, fmt.Errorf("you may not list %s", of.Named(""))
-	case err != nil:
-		return versions.Now{}, fmt.Errorf("list %s: %w", of.Named(""), err)
-	}
-	slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int {
-		return api.CompareAge(refOf(of.Kind, &a), a.CreationTimestamp.Time, refOf(of.Kind, &b), b.CreationTimestamp.Time)
-	})
-	all := make([]api.Content, len(list.Items))
-	var found versions.Now
-	for i := range list.Items {
-		o := &list.Items[i]
-		all[i] = api.Content{Ref: refOf(of.Kind, o), UID: string(o.UID), ResourceVersion: o.ResourceVersion}
-		if changed := changedAt(o); changed.After(found.ChangedAt) {
-			found.ChangedAt = changed
-		}
-	}
-	found.Version = &statusz.Version{ResourceVersion: api.VersionOfAll(all)}
-	return found, nil
-}
-
 func refOf(kind api.Kind, o metav1.Object) api.Ref {
 	return api.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
@@ -371,35 +342,6 @@ func (o *Objects) Of(ctx context.Context, ref api.Ref) Object {
 		o.read[ref] = Get(ctx, o.client, ref)
 	}
 	return o.read[ref]
-}
-
-// List reads the objects of a selection.
-func (o *Objects) List(ctx context.Context, selection api.Ref) (map[api.Ref]Object, error) {
-	selector, _ := selection.Selector()
-	options := metav1.ListOptions{LabelSelector: api.RequestSelector(selector), Limit: mostSelected}
-	found := map[api.Ref]Object{}
-	add := func(kind api.Kind, object Object) {
-		ref := refOf(kind, object)
-		o.read[ref], found[ref] = object, object
-	}
-	if selection.Kind == api.Secret {
-		list, err := o.client.CoreV1().Secrets(selection.Namespace).List(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			add(selection.Kind, objectOf(&list.Items[i], nil, content.OfSecret))
-		}
-		return found, nil
-	}
-	list, err := o.client.CoreV1().ConfigMaps(selection.Namespace).List(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		add(selection.Kind, objectOf(&list.Items[i], nil, content.OfConfigMap))
-	}
-	return found, nil
 }
 
 // Get reads an object.
