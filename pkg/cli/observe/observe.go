@@ -208,16 +208,26 @@ type Edit struct {
 	// By is the program that wrote the fields, such as kubectl-edit.
 	By string
 	At time.Time
+	// Member is the object, of several with the labels of a selection; zero otherwise.
+	Member api.Ref
 }
 
 // LastEdit returns who changed an object last; zero if the object does not exist, or nothing is
-// recorded. The content of the object does not leave the API server.
+// recorded. Of a selection it is the last edit of an object with its labels. The content of objects
+// does not leave the API server.
 func (c *Cluster) LastEdit(ctx context.Context, of api.Ref) (Edit, error) {
+	if selector, selects := of.Selector(); selects {
+		return c.lastEditOfAll(ctx, of, selector)
+	}
 	object, err := c.metadata(ctx, of)
 	if err != nil {
 		_, err := now(nil, err, of) // Absence is no error.
 		return Edit{}, err
 	}
+	return lastEdit(object), nil
+}
+
+func lastEdit(object metav1.Object) Edit {
 	last := Edit{At: object.GetCreationTimestamp().Time}
 	for _, field := range object.GetManagedFields() {
 		switch {
@@ -228,7 +238,7 @@ func (c *Cluster) LastEdit(ctx context.Context, of api.Ref) (Edit, error) {
 			last = Edit{By: field.Manager, At: field.Time.Time}
 		}
 	}
-	return last, nil
+	return last
 }
 
 // Content returns which version of an object there is, and the name that a copy of it has. It takes

@@ -40,6 +40,21 @@ func (c *Cluster) versionOfAll(ctx context.Context, of api.Ref, selector string)
 	return found, nil
 }
 
+// lastEditOfAll returns the last edit of an object that a selector finds.
+func (c *Cluster) lastEditOfAll(ctx context.Context, of api.Ref, selector string) (last Edit, err error) {
+	list, err := c.list(ctx, of, selector, mostSelected)
+	if err != nil {
+		return Edit{}, err
+	}
+	for i := range list.Items {
+		if edit := lastEdit(&list.Items[i]); edit.At.After(last.At) {
+			last = edit
+			last.Member = refOf(of.Kind, &list.Items[i])
+		}
+	}
+	return last, nil
+}
+
 // Selects reports whether a ref of [api.Ref.Selecting] stands for an object that exists.
 func (c *Cluster) Selects(ctx context.Context, of api.Ref) (bool, error) {
 	selector, _ := of.Selector()
