@@ -186,6 +186,38 @@ func TestACommand(t *testing.T) {
 	}
 }
 
+// TestItEndsAtOnce, whatever it waits for.
+func TestItEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-ended:
+		}
+	}))
+	t.Cleanup(func() {
+		close(ended)
+		hangs.Close()
+	})
+	dir := t.TempDir()
+	for name, args := range map[string][]string{
+		"a request": {"--http", "POST", hangs.URL}, "a command": {"--command", "sh", "-c", "sleep 1000; true"},
+		"a program that is not up": {"--http", "POST", "http://127.0.0.1:1"}, "a pid file": {"--signal=HUP", "--pid-file=/nowhere"},
+		"a retry": {"--initial-wait=0", "--command", "false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, append([]string{"--watch", dir, "--at-start", "--timeout=1h", "--initial-wait=1h"}, args...)...)
+			r.eventually("/statusz", `"content":1`)
+			begin := time.Now()
+			if code, took := r.stop(), time.Since(begin); code != exitOK || took > 10*time.Second {
+				t.Errorf("exit code %d after %s, want %d at once", code, took, exitOK)
+			}
+		})
+	}
+}
+
 // TestMistakes of the command line are all reported, and nothing begins.
 func TestMistakes(t *testing.T) {
 	t.Parallel()

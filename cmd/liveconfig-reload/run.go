@@ -120,7 +120,7 @@ func (o options) config(dir reload.Directory, settled <-chan struct{}, l *log) r
 	}
 	cfg := reload.Config{
 		Read: dir.Read, Changes: settled, Timeout: o.timeout, Retries: o.retries, InitialWait: o.wait, AtStart: o.atStart,
-		Verify: func(context.Context) error { return nil },
+		Verify: func(context.Context) error { return nil }, Rest: giveMemoryBack,
 		Report: func(s reload.Status) {
 			l.status(s)
 			if o.reportFile == "" {
@@ -180,7 +180,7 @@ func (l *log) status(s reload.Status) {
 	switch {
 	case s.Successes != last.Successes:
 		l.lineLocked("the program has read content %d (%d files) after %s", s.Loaded, s.Files, s.Took.Round(time.Millisecond))
-	case s.Failure != "" && s.Failure != last.Failure:
+	case s.Failure != "" && (s.Failure != last.Failure || s.Failed != last.Failed):
 		l.lineLocked("content %d is not in use: %s", s.Content, s.Failure)
 	case s.Content == 1 && last.Content == 0 && s.Loaded == 1:
 		l.lineLocked("watching %d files", s.Files)

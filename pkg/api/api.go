@@ -100,6 +100,19 @@ func (r Ref) Named(name string) Ref { return Ref{Kind: r.Kind, Namespace: r.Name
 // Local returns the ref without its namespace.
 func (r Ref) Local() Ref { return Ref{Kind: r.Kind, Name: r.Name} }
 
+// SeenFrom returns how the ref is named where people look from a namespace: «configmap/web», or
+// «configmap/web in shop» for another one.
+func (r Ref) SeenFrom(namespace string) string {
+	name := r.Local().String()
+	switch r.Namespace {
+	case namespace:
+		return name
+	case "":
+		return name + " in all namespaces"
+	}
+	return name + " in " + r.Namespace
+}
+
 // Spec is one volume's parsed, defaulted and validated attributes.
 type Spec struct {
 	// Sources are merged in order: what a later one projects overwrites the same path of an earlier

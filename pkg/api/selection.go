@@ -100,6 +100,20 @@ func (s Selection) filledPath(ref Ref, key string) string {
 	return b.String()
 }
 
+// MayMake reports whether a file at a path, or below it, can be that of an object of a namespace;
+// empty for any. Only what the path begins with is compared.
+func (s Selection) MayMake(namespace, file string) bool {
+	if s.FolderAnnotation != "" {
+		return true
+	}
+	begins := s.Path
+	if namespace != "" {
+		begins = strings.ReplaceAll(begins, "$(namespace)", namespace)
+	}
+	begins, _, _ = strings.Cut(begins, "$(")
+	return strings.HasPrefix(file, begins) || strings.HasPrefix(begins, file)
+}
+
 // Ranges returns what a source with a selection reads: all objects of its kind in each namespace,
 // or in all of them. The refs have no name. A source that names its object has none.
 func (src Source) Ranges() []Ref {

@@ -288,3 +288,40 @@ func TestRanges(t *testing.T) {
 		t.Errorf("Ranges (-want +got):\n%s", diff)
 	}
 }
+
+// TestMayMake compares a path with those that a selection can have in a namespace.
+func TestMayMake(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		path, folder, namespace, file string
+		want                          bool
+	}{
+		"any key":                       {"$(key)", "", "shop", "a", true},
+		"the directory of all":          {"$(namespace)/$(key)", "", "shop", "", true},
+		"of the namespace":              {"$(namespace)/$(key)", "", "shop", "shop/a", true},
+		"the namespace":                 {"$(namespace)/$(key)", "", "shop", "shop", true},
+		"of another namespace":          {"$(namespace)/$(key)", "", "shop", "billing/a", false},
+		"of a longer namespace":         {"$(namespace)/$(key)", "", "shop", "shopping/a", false},
+		"of all namespaces":             {"$(namespace)/$(key)", "", "", "billing/a", true},
+		"of another directory":          {"rules/$(key)", "", "", "dashboards/a", false},
+		"of a directory of the objects": {"rules/$(key)", "folder", "", "dashboards/a", true},
+	} {
+		s := Selection{Path: tt.path, FolderAnnotation: tt.folder}
+		if got := s.MayMake(tt.namespace, tt.file); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+func TestSeenFrom(t *testing.T) {
+	t.Parallel()
+	for want, ref := range map[string]Ref{
+		"configmap/web":                          {Kind: ConfigMap, Namespace: "shop", Name: "web"},
+		"secret/web in billing":                  {Kind: Secret, Namespace: "billing", Name: "web"},
+		"configmap/[team=web] in all namespaces": Ref{Kind: ConfigMap}.Selecting("team=web"),
+	} {
+		if got := ref.SeenFrom("shop"); got != want {
+			t.Errorf("SeenFrom() = %s, want %s", got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -72,5 +73,29 @@ func TestSecretsInFiles(t *testing.T) {
 		}
 		b.SetSecret("db", map[string]string{"PASSWORD": "new"})
 		b.WantFile(pod, "app.sh", "PASSWORD='"+environment.Marked("new")+"'")
+	})
+}
+
+// TestHostileValues: what is put in is never looked at again, whatever it looks like and however values name each other; and a file
+// that would be larger than it may be is refused.
+func TestHostileValues(t *testing.T) {
+	t.Parallel()
+	overOrigins(t, func(t *testing.T, b *rig) {
+		t.Helper()
+		b.CreateConfigMap("app", map[string]string{"plain": "$(A) $$(A) $(NONE:-$$) $(date +%s)", "quoted": "$(A|json) $(B|sh)"})
+		b.CreateConfigMap("large", map[string]string{"file": strings.Repeat("$(LARGE)", 5)})
+		b.CreateConfigMap("refs", map[string]string{"A": "$(B)${B}$$(B)", "B": "$(A|json)", "LARGE": strings.Repeat("x", 900_000)})
+		of := func(name string) map[string]string {
+			return map[string]string{"sources": "[{configMap: {name: " + name + ", expand: {}}}]", "values": "[{configMap: {name: refs}}]"}
+		}
+		pod := b.Pod("web", of("app"))
+		b.Publish(pod)
+		first, second := environment.Marked("$(B)${B}$$(B)"), environment.Marked("$(A|json)")
+		b.WantFile(pod, "plain", first+" $(A) $$ $(date +%s)")
+		b.WantFile(pod, "quoted", `"`+first+`" '`+second+`'`)
+		b.WantRefusal(b.Pod("late", of("large")), codes.InvalidArgument, "more than 4 MiB")
+		b.UpdateConfigMap("app", map[string]string{"plain": "$(B)", "quoted": "$$(B)"})
+		b.WantFile(pod, "plain", second)
+		b.WantFile(pod, "quoted", "$(B)")
 	})
 }

@@ -8,7 +8,12 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 case ${1:-} in
-servers) out=$root/bin/debian-servers packages=(caddy haproxy nginx postgresql-15 postgresql-client-15 prometheus prometheus-alertmanager) ;;
+servers)
+	out=$root/bin/debian-servers
+	packages=(
+		caddy haproxy nginx postgresql-15 postgresql-client-15 prometheus prometheus-alertmanager redis-server redis-tools rsyslog
+	)
+	;;
 *) out=$root/bin/debian packages=(busybox-static containerd containernetworking-plugins runc) ;;
 esac
 # Another release of the distribution has other packages.

@@ -21,6 +21,8 @@ func askedPrograms() map[string]askedProgram {
 		"Caddy":        caddyAsked(),
 		"CoreDNS":      corednsAsked(),
 		"PostgreSQL":   postgresAsked(),
+		"Redis":        redisAsked(),
+		"rsyslog":      rsyslogAsked(),
 	}
 }
 

@@ -57,7 +57,7 @@ func New(s *session.Session) *cobra.Command {
 			"objects hold is not looked at: see preview. The exit code is 1 if there are mistakes.\n\n" +
 			"A warning names sources that kustomize seems to have renamed. With --names, a source that is not optional " +
 			"and does\n" +
-			"not exist is a mistake.",
+			"not exist is a mistake, and so is a labelSelector that no object matches.",
 		Example: "  kubectl liveconfig check -f web.yaml\n" +
 			"  kubectl kustomize . | kubectl liveconfig check -f - --names=cluster\n" +
 			"  kubectl liveconfig check -R -f manifests -o json",
@@ -119,6 +119,9 @@ func (o *command) search(ctx context.Context) (*Search, error) {
 		return nil, err
 	}
 	return &Search{"among the manifests or in the cluster", func(ref api.Ref) (bool, error) {
+		if _, selects := ref.Selector(); selects {
+			return cluster.Selects(ctx, ref)
+		}
 		found, err := cluster.Version(ctx, ref)
 		return found.Version != nil, err
 	}}, nil
@@ -168,6 +171,19 @@ func (o *command) verdict(c Checker) error {
 	return nil
 }
 
+// labelsOf returns the labels of an object. Values that are no text are left out: the API server
+// refuses them.
+func labelsOf(metadata map[string]any) map[string]string {
+	written, _ := metadata["labels"].(map[string]any)
+	has := make(map[string]string, len(written))
+	for name, value := range written {
+		if text, isText := value.(string); isText {
+			has[name] = text
+		}
+	}
+	return has
+}
+
 // released checks a ConfigMap or Secret with the release annotation: that, and the content by its
 // rules.
 func (c *Checker) released(file string, document manifest.Document, at manifest.Path, object map[string]any) {
@@ -178,7 +194,7 @@ func (c *Checker) released(file string, document manifest.Document, at manifest.
 	}
 	content, _ := objects.Content(object, c.Namespace)
 	r := review{c, file, document, release.NameOf(content.Ref)}
-	c.noteObject(givenObject{r, at, content})
+	c.noteObject(givenObject{r, at, content, labelsOf(metadata)})
 	text, ok := annotations[release.Annotation].(string)
 	if !ok {
 		return

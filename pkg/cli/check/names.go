@@ -1,6 +1,8 @@
 package check
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -9,12 +11,15 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
-// source is where a volume names an object.
+// source is where a volume names an object, or a selector.
 type source struct {
 	review
 
 	at  manifest.Path
 	ref api.Ref
+	// selected are refs of [api.Ref.Selecting], of which one has to stand for an object; nil for a
+	// source that names its object.
+	selected []api.Ref
 }
 
 // noteSources notes the objects that a volume needs.
@@ -23,14 +28,22 @@ func (r *podSpec) noteSources(at manifest.Path, texts map[string]string, spec ap
 		r.expanded = append(r.expanded, expanded{r.object, spec})
 	}
 	for _, src := range spec.Sources {
-		if src.Optional || src.Selection != nil { // Whatever has the labels by then is what it needs.
-			continue
-		}
 		for _, key := range []string{api.KeyConfigMap, api.KeySecret, api.KeySources} {
 			if _, isGiven := texts[key]; isGiven {
-				r.sources = append(r.sources, source{review: r.review, at: at.Field(key), ref: src.Ref})
+				r.noteSource(at.Field(key), src)
 			}
 		}
+	}
+	for _, v := range spec.Values {
+		if v.Source.Ref.Kind != "" {
+			r.noteSource(at.Field(api.KeyValues), v.Source)
+		}
+	}
+}
+
+func (r *podSpec) noteSource(at manifest.Path, src api.Source) {
+	if !src.Optional {
+		r.sources = append(r.sources, source{review: r.review, at: at, ref: src.Ref, selected: src.Selected()})
 	}
 }
 
@@ -49,7 +62,8 @@ func (c *Checker) noteObject(object givenObject) {
 type Search struct {
 	// Where is the place, for messages.
 	Where string
-	// Exists reports whether an object exists that the manifests do not have.
+	// Exists reports whether an object exists that the manifests do not have, or any object for
+	// which a ref of [api.Ref.Selecting] stands.
 	Exists func(api.Ref) (bool, error)
 }
 
@@ -57,42 +71,98 @@ type Search struct {
 // that do not exist. It is called after all files.
 func (c *Checker) Names(search *Search) {
 	before := len(c.Findings)
-	known := map[api.Ref]answer{}
+	known := answers{search, map[api.Ref]answer{}}
 	for _, s := range c.sources {
-		if _, isGiven := c.given[s.ref]; isGiven {
+		if s.selected != nil {
+			c.judgeSelection(s, known)
 			continue
 		}
-		if renamed := c.renamed(s); renamed != "" {
-			s.warning(s.at, "%s is not among the manifests, which have %s: kustomize renames objects, and names in "+
-				"volumeAttributes only with deploy/kustomize/names.yaml", s.ref.Local(), renamed)
-			continue
-		}
-		if search == nil {
-			continue
-		}
-		if _, isKnown := known[s.ref]; !isKnown {
-			found, err := search.Exists(s.ref)
-			known[s.ref] = answer{found, err}
-		}
-		s.judge(search.Where, known[s.ref])
+		c.judgeName(s, known)
 	}
 	c.sortFrom(before)
 }
 
-// answer is whether the cluster has an object.
+// answer is whether an object exists that the manifests do not have.
 type answer struct {
 	found bool
 	err   error
 }
 
-// judge reports an object that the manifests do not have.
-func (s *source) judge(where string, a answer) {
-	switch {
-	case a.err != nil:
-		s.warning(s.at, "%s is not among the manifests, and whether it is in the cluster is not known: %v", s.ref, a.err)
-	case !a.found:
-		s.mistake(s.at, "%s is not %s", s.ref, where)
+// answers are those of a search, so that nothing is asked twice.
+type answers struct {
+	search *Search
+	of     map[api.Ref]answer
+}
+
+func (a answers) exists(ref api.Ref) answer {
+	if _, isKnown := a.of[ref]; !isKnown {
+		found, err := a.search.Exists(ref)
+		a.of[ref] = answer{found, err}
 	}
+	return a.of[ref]
+}
+
+// judgeName reports an object that does not exist.
+func (c *Checker) judgeName(s source, known answers) {
+	if _, isGiven := c.given[s.ref]; isGiven {
+		return
+	}
+	if renamed := c.renamed(s); renamed != "" {
+		s.warning(s.at, "%s is not among the manifests, which have %s: kustomize renames objects, and names in "+
+			"volumeAttributes only with deploy/kustomize/names.yaml", s.ref.Local(), renamed)
+		return
+	}
+	if known.search == nil {
+		return
+	}
+	switch found := known.exists(s.ref); {
+	case found.err != nil:
+		s.warning(s.at, "%s is not among the manifests, and whether it is in the cluster is not known: %v", s.ref, found.err)
+	case !found.found:
+		s.mistake(s.at, "%s is not %s", s.ref, known.search.Where)
+	}
+}
+
+// judgeSelection reports a selector that no object matches.
+func (c *Checker) judgeSelection(s source, known answers) {
+	if known.search == nil || slices.ContainsFunc(s.selected, c.gives) {
+		return
+	}
+	var unknown error
+	for _, ref := range s.selected {
+		found := known.exists(ref)
+		if found.found {
+			return
+		}
+		unknown = cmp.Or(unknown, found.err)
+	}
+	selector, _ := s.selected[0].Selector()
+	what := fmt.Sprintf("no %s matches labelSelector %s in %s", s.ref.Kind.Resource(), selector, namespacesOf(s.selected))
+	if unknown != nil {
+		s.warning(s.at, "%s among the manifests, and whether one does in the cluster is not known: %v", what, unknown)
+		return
+	}
+	s.mistake(s.at, "%s %s", what, known.search.Where)
+}
+
+// gives reports whether the manifests have an object for which a ref of [api.Ref.Selecting] stands.
+func (c *Checker) gives(selected api.Ref) bool {
+	matches := selected.Matcher()
+	for ref, object := range c.given {
+		if matches(ref, object.labels) {
+			return true
+		}
+	}
+	return false
+}
+
+// namespacesOf names the namespaces of refs for people.
+func namespacesOf(refs []api.Ref) string {
+	names := make([]string, len(refs))
+	for i, ref := range refs {
+		names[i] = cmp.Or(ref.Namespace, "any namespace")
+	}
+	return strings.Join(names, ", ")
 }
 
 // renamed returns the name of an object that kustomize seems to have made of the one that a source

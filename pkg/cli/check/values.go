@@ -18,6 +18,7 @@ type givenObject struct {
 
 	at      manifest.Path
 	content api.Content
+	labels  map[string]string
 }
 
 // expanded is a volume whose files get values.

@@ -113,6 +113,9 @@ type As struct {
 
 // nameIn returns how an object is named on a page about a namespace.
 func nameIn(namespace string, ref api.Ref) string {
+	if ref.Namespace == "" {
+		return ref.SeenFrom(namespace)
+	}
 	if ref.Namespace != namespace {
 		return ref.Local().String() + " of namespace " + ref.Namespace
 	}

@@ -208,16 +208,26 @@ type Edit struct {
 	// By is the program that wrote the fields, such as kubectl-edit.
 	By string
 	At time.Time
+	// Member is the object, of several with the labels of a selection; zero otherwise.
+	Member api.Ref
 }
 
 // LastEdit returns who changed an object last; zero if the object does not exist, or nothing is
-// recorded. The content of the object does not leave the API server.
+// recorded. Of a selection it is the last edit of an object with its labels. The content of objects
+// does not leave the API server.
 func (c *Cluster) LastEdit(ctx context.Context, of api.Ref) (Edit, error) {
+	if selector, selects := of.Selector(); selects {
+		return c.lastEditOfAll(ctx, of, selector)
+	}
 	object, err := c.metadata(ctx, of)
 	if err != nil {
 		_, err := now(nil, err, of) // Absence is no error.
 		return Edit{}, err
 	}
+	return lastEdit(object), nil
+}
+
+func lastEdit(object metav1.Object) Edit {
 	last := Edit{At: object.GetCreationTimestamp().Time}
 	for _, field := range object.GetManagedFields() {
 		switch {
@@ -228,7 +238,7 @@ func (c *Cluster) LastEdit(ctx context.Context, of api.Ref) (Edit, error) {
 			last = Edit{By: field.Manager, At: field.Time.Time}
 		}
 	}
-	return last, nil
+	return last
 }
 
 // Content returns which version of an object there is, and the name that a copy of it has. It takes
@@ -262,35 +272,6 @@ func now(object metav1.Object, err error, of api.Ref) (versions.Now, error) {
 
 func changedAt(o metav1.Object) time.Time {
 	return cmp.Or(content.ChangedAt(o), o.GetCreationTimestamp().Time)
-}
-
-// mostSelected is how many objects a volume can select, and one more.
-const mostSelected = 1001
-
-// versionOfAll returns what stands for all objects of a selector, as drivers report it.
-func (c *Cluster) versionOfAll(ctx context.Context, of api.Ref, selector string) (versions.Now, error) {
-	objects := c.meta.Resource(corev1.SchemeGroupVersion.WithResource(of.Kind.Resource() + "s")).Namespace(of.Namespace)
-	list, err := objects.List(ctx, metav1.ListOptions{LabelSelector: api.RequestSelector(selector), Limit: mostSelected})
-	switch {
-	case apierrors.IsForbidden(err):
-		return versions.Now{}, fmt.Errorf("you may not list %s", of.Named(""))
-	case err != nil:
-		return versions.Now{}, fmt.Errorf("list %s: %w", of.Named(""), err)
-	}
-	slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int {
-		return api.CompareAge(refOf(of.Kind, &a), a.CreationTimestamp.Time, refOf(of.Kind, &b), b.CreationTimestamp.Time)
-	})
-	all := make([]api.Content, len(list.Items))
-	var found versions.Now
-	for i := range list.Items {
-		o := &list.Items[i]
-		all[i] = api.Content{Ref: refOf(of.Kind, o), UID: string(o.UID), ResourceVersion: o.ResourceVersion}
-		if changed := changedAt(o); changed.After(found.ChangedAt) {
-			found.ChangedAt = changed
-		}
-	}
-	found.Version = &statusz.Version{ResourceVersion: api.VersionOfAll(all)}
-	return found, nil
 }
 
 func refOf(kind api.Kind, o metav1.Object) api.Ref {
@@ -371,35 +352,6 @@ func (o *Objects) Of(ctx context.Context, ref api.Ref) Object {
 		o.read[ref] = Get(ctx, o.client, ref)
 	}
 	return o.read[ref]
-}
-
-// List reads the objects of a selection.
-func (o *Objects) List(ctx context.Context, selection api.Ref) (map[api.Ref]Object, error) {
-	selector, _ := selection.Selector()
-	options := metav1.ListOptions{LabelSelector: api.RequestSelector(selector), Limit: mostSelected}
-	found := map[api.Ref]Object{}
-	add := func(kind api.Kind, object Object) {
-		ref := refOf(kind, object)
-		o.read[ref], found[ref] = object, object
-	}
-	if selection.Kind == api.Secret {
-		list, err := o.client.CoreV1().Secrets(selection.Namespace).List(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			add(selection.Kind, objectOf(&list.Items[i], nil, content.OfSecret))
-		}
-		return found, nil
-	}
-	list, err := o.client.CoreV1().ConfigMaps(selection.Namespace).List(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		add(selection.Kind, objectOf(&list.Items[i], nil, content.OfConfigMap))
-	}
-	return found, nil
 }
 
 // Get reads an object.

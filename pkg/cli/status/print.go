@@ -81,11 +81,7 @@ func (s *sourceStatus) add(p podStatus) {
 
 // object is how an object is named in the namespace of a workload.
 func (s *sourceStatus) object(from string) string {
-	name := s.Kind.Resource() + "/" + s.Name
-	if s.Namespace != from {
-		name += " in " + s.Namespace
-	}
-	return name
+	return api.Ref{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}.SeenFrom(from)
 }
 
 // summary returns how many pods are current, and how many others do not run yet.

@@ -136,13 +136,15 @@ func (o *command) objects() ([]api.Ref, error) {
 
 type target struct {
 	object api.Ref
+	// seenFrom is the namespace of the workload.
+	seenFrom string
 	// copied is true if pods have copies of it.
 	copied bool
 	now    versions.Now
 }
 
 func (t *target) name() string {
-	name := t.object.Kind.Resource() + "/" + t.object.Name
+	name := t.object.SeenFrom(t.seenFrom)
 	if t.copied && len(t.now.Copies) > 0 {
 		return name + " as " + t.now.Copies[len(t.now.Copies)-1]
 	}

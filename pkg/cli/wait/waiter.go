@@ -77,7 +77,7 @@ func (v *waiter) begin(ctx context.Context, w selection.Workload) error {
 	}
 	v.among, v.selector, v.reached = pods.Among, pods.Selector, map[hold]bool{}
 	for object, isCopied := range observe.Copied(pods.All()) {
-		t := &target{object: object, copied: isCopied}
+		t := &target{object: object, seenFrom: v.info.Namespace, copied: isCopied}
 		t.now, err = t.find(ctx, v.cluster)
 		if err != nil {
 			return fmt.Errorf("it is not known what to wait for: %w", err)

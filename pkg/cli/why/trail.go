@@ -58,6 +58,12 @@ type facts struct {
 // name is how the object is typed.
 func (f facts) name() string { return release.NameOf(f.object) }
 
+// shown is how an object is named in the namespace of the pod.
+func (f facts) shown(ref api.Ref) string {
+	namespace, _, _ := strings.Cut(f.account, "/")
+	return ref.SeenFrom(namespace)
+}
+
 func (f facts) kubectl(format string, args ...any) string {
 	return fmt.Sprintf("kubectl -n %s ", f.object.Namespace) + fmt.Sprintf(format, args...)
 }
@@ -91,9 +97,13 @@ func isSo(place, format string, args ...any) step {
 // edited is who edited the object last.
 func (f facts) edited() step {
 	if f.edit.At.IsZero() {
-		return isSo("edit", "who edited %s last is not recorded", f.name())
+		return isSo("edit", "who edited %s last is not recorded", f.shown(f.object))
 	}
-	return isSo("edit", "%s edited %s %s ago", cmp.Or(f.edit.By, "somebody"), f.name(), f.ago(f.edit.At))
+	edited := f.shown(f.object)
+	if f.edit.Member != (api.Ref{}) {
+		edited = f.shown(f.edit.Member) + ", which is one of " + edited
+	}
+	return isSo("edit", "%s edited %s %s ago", cmp.Or(f.edit.By, "somebody"), edited, f.ago(f.edit.At))
 }
 
 func (f facts) ago(t time.Time) string { return f.at.Sub(t).Round(time.Second).String() }

@@ -249,6 +249,12 @@ func shows(spec api.Spec, source api.Ref, m mount, file string) bool {
 		if !isOf(s, source) {
 			continue
 		}
+		if s.Selection != nil {
+			if s.Selection.MayMake(source.Namespace, strings.TrimPrefix(inVolume, "/")) {
+				return true
+			}
+			continue
+		}
 		made := []string{}
 		for _, item := range s.Items {
 			made = append(made, path.Join("/", item.Path))

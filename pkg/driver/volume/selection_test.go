@@ -166,6 +166,60 @@ func TestTooMuchIsSelected(t *testing.T) {
 	})
 }
 
+// TestTooMuchIsSelectedTogether: the limit is that of the volume, however many selections have its objects.
+func TestTooMuchIsSelectedTogether(t *testing.T) {
+	bubble(t, func(n *node) {
+		first := mapIn("one", "o-0")
+		n.set(first, "a", "1")
+		n.label(first, 1, "")
+		_, r := n.live(selecting(", namespaces: [one, two], path: $(namespace)/$(name)/$(key)"))
+		for i := range source.MaxSelected {
+			ref := mapIn([]string{"one", "two"}[i%2], fmt.Sprintf("o-%d", i+1))
+			n.cluster.set(ref, "a", "1")
+			n.cluster.change(ref, func() { n.cluster.members[ref] = source.Member{} })
+		}
+		n.set(first, "a", "2")
+		pass(settling)
+		wantSame(n, "file one/o-0/a", "1", n.files(r.TargetPath)["one/o-0/a"])
+		const want = "labelSelector selects too much: at least 1001 objects"
+		if problem := n.problemOf(r); !strings.HasPrefix(problem, want) {
+			n.Errorf("problem = %s, want %s", problem, want)
+		}
+		n.unlabel(mapIn("two", "o-2"))
+		pass(settling)
+		if files := n.files(r.TargetPath); len(files) != source.MaxSelected || files["one/o-0/a"] != "2" {
+			n.Errorf("%d files, of which one has %s, want %d and the newest", len(files), files["one/o-0/a"], source.MaxSelected)
+		}
+	})
+}
+
+// TestANamespaceIsDeniedOverARestart: the driver does not know any more which files are those of the namespace, so all of them
+// stay, until it can be read.
+func TestANamespaceIsDeniedOverARestart(t *testing.T) {
+	bubble(t, func(n *node) {
+		a, b := mapIn("one", "a"), mapIn("two", "b")
+		n.set(a, "x", "1")
+		n.set(b, "y", "1")
+		n.label(a, 1, "")
+		n.label(b, 1, "")
+		d, r := n.live(selecting(", namespaces: [one, two]"))
+		n.fail(api.Ref{Kind: api.ConfigMap, Namespace: "one"}, forbidden(a))
+		d.stop()
+		d = n.start()
+		n.set(b, "y", "2")
+		pass(time.Minute)
+		n.wantFiles(r, map[string]string{"x": "1", "y": "1"})
+		if problem := n.problemOf(r); !strings.Contains(problem, "list-configmaps") {
+			n.Errorf("problem = %s, want it with the role that is missing", problem)
+		}
+		n.fail(api.Ref{Kind: api.ConfigMap, Namespace: "one"}, nil)
+		pass(time.Minute)
+		n.wantFiles(r, map[string]string{"x": "1", "y": "2"})
+		d.unpublish(r)
+		n.wantNoUsers()
+	})
+}
+
 // problemOf returns the text of the problem of a volume.
 func (n *node) problemOf(r state.Record) string {
 	n.Helper()

@@ -1,6 +1,7 @@
 package fileset
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -27,8 +28,9 @@ func openDir(path string) (*os.File, error) {
 	return os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// readFile reads a file below a directory that is open, or, without one, at an absolute path.
-func readFile(dir *os.File, name string) ([]byte, error) {
+// readFile reads a file below a directory that is open, or, without one, at an absolute path, and
+// returns what is stored of its content.
+func readFile(dir *os.File, name string, store storing) ([]byte, error) {
 	// Whatever waits for another process when it is opened, as a named pipe does, must not be
 	// waited for.
 	const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
@@ -50,11 +52,27 @@ func readFile(dir *os.File, name string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, errNotRegular
 	}
-	data, err := io.ReadAll(io.LimitReader(file, environ.MaxFile+1))
-	if err == nil && len(data) > environ.MaxFile {
+	most := &io.LimitedReader{R: file, N: environ.MaxFile + 1}
+	data, err := store(most)
+	if err == nil && most.N == 0 {
 		return nil, environ.ErrTooLarge
 	}
 	return data, err
+}
+
+// storing reads the content of a file and returns what a [Set] stores of it.
+type storing func(content io.Reader) ([]byte, error)
+
+// digests returns a function that stores the SHA-256 of files. It never has more than a few
+// kilobytes of them in memory.
+func digests() storing {
+	const size = 8 << 10
+	buffer, h := make([]byte, size), sha256.New()
+	return func(content io.Reader) ([]byte, error) {
+		h.Reset()
+		_, err := io.CopyBuffer(h, content, buffer)
+		return h.Sum(nil), err
+	}
 }
 
 // opening returns what to do about an error.

@@ -100,12 +100,20 @@ func (s Set) paths() []string {
 // Read reads all files of the sources. The problem of a file is in its content. Beside an error
 // there is a set as well, for [Watcher.Watch]: a later change may end what is wrong.
 func Read(ctx context.Context, sources []environ.Source) (Set, error) {
-	return readCurrent(ctx, func() Set { return readOnce(sources, everyName) })
+	return readCurrent(ctx, func() Set { return readOnce(sources, everyName, io.ReadAll) })
+}
+
+// ReadDigests is [Read], but the data of each file is the SHA-256 of its content. It is for callers
+// that only compare files.
+func ReadDigests(ctx context.Context, sources []environ.Source) (Set, error) {
+	store := digests()
+	return readCurrent(ctx, func() Set { return readOnce(sources, everyName, store) })
 }
 
 // ReadDir is [Read] for the files of one directory whose names match.
 func ReadDir(ctx context.Context, dir string, match func(name string) bool) (Set, error) {
-	return readCurrent(ctx, func() Set { return readOnce([]environ.Source{{Kind: environ.Dir, Path: dir}}, match) })
+	sources := []environ.Source{{Kind: environ.Dir, Path: dir}}
+	return readCurrent(ctx, func() Set { return readOnce(sources, match, io.ReadAll) })
 }
 
 func everyName(string) bool { return true }
@@ -135,8 +143,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func readOnce(sources []environ.Source, match func(name string) bool) Set {
-	r := &reader{match: match, volumes: map[string]*os.File{}}
+func readOnce(sources []environ.Source, match func(name string) bool, store storing) Set {
+	r := &reader{match: match, store: store, volumes: map[string]*os.File{}}
 	defer r.close()
 	for _, s := range sources {
 		r.set.Contents = append(r.set.Contents, r.read(s))
@@ -149,6 +157,7 @@ type reader struct {
 	set Set
 	// match reports whether a file of a directory is read.
 	match func(name string) bool
+	store storing
 	// volumes are the directories to which the links of volumes lead, by the volume's path.
 	volumes map[string]*os.File
 }
@@ -189,7 +198,7 @@ func (r *reader) readKey(path string) ([]environ.File, error) {
 	if dir == nil {
 		r.set.seen = append(r.set.seen, snapshotOf(path))
 	}
-	data, err := readFile(dir, name)
+	data, err := readFile(dir, name, r.store)
 	switch {
 	case errors.Is(err, errNotRegular):
 		return nil, errors.New("it is not a file")
@@ -301,7 +310,7 @@ func (r *reader) readFiles(dir *os.File, seen func(name string)) ([]environ.File
 			continue
 		}
 		seen(name)
-		switch data, err := readFile(dir, name); {
+		switch data, err := readFile(dir, name, r.store); {
 		case err == nil:
 			files = append(files, environ.File{Name: name, Data: data})
 		case errors.Is(err, errNotRegular) || errors.Is(err, unix.ENOENT):

@@ -40,7 +40,7 @@ func (d Directory) Read(ctx context.Context) (Content, error) {
 	if err != nil {
 		return Content{}, err
 	}
-	set, err := fileset.Read(ctx, sources)
+	set, err := fileset.ReadDigests(ctx, sources)
 	d.Watcher.Watch(set)
 	if err != nil {
 		return Content{}, fmt.Errorf("read %s: %w", d.Path, err)

@@ -34,6 +34,8 @@ type Config struct {
 	Verify func(context.Context) error
 	// Report is called when something has been done, or failed.
 	Report func(Status)
+	// Rest is called before the reloader waits.
+	Rest func()
 	// Timeout is how long one attempt may take.
 	Timeout time.Duration
 	// Retries is how many attempts follow an action that failed before the reload counts as failed.
@@ -61,10 +63,12 @@ type Status struct {
 	// Loaded is the content that the program was seen to work with last; zero for none yet. The
 	// content at the start counts as loaded, unless it is a change.
 	Loaded int `json:"loaded"`
-	// Failure is why the program does not work with the newest content; empty if it does, or if
-	// that is not known yet.
+	// Failure is why the program does not work with a content, until it works with a later one;
+	// empty if it works, or if that is not known yet.
 	Failure string `json:"failure,omitempty"`
-	// FailedSince is when the newest content first failed.
+	// Failed is the content that Failure is about.
+	Failed int `json:"failed,omitempty"`
+	// FailedSince is when the first content failed of those since the last success.
 	FailedSince time.Time `json:"failedSince,omitzero"`
 	// Successes and Failures count reloads.
 	Successes int `json:"successes"`
@@ -76,7 +80,10 @@ type Status struct {
 }
 
 // IsPending reports whether the newest content is not loaded, and has not failed.
-func (s Status) IsPending() bool { return s.Content != s.Loaded && s.Failure == "" }
+func (s Status) IsPending() bool { return s.Content != s.Loaded && s.Content != s.Failed }
+
+// succeeded ends what has failed.
+func (s *Status) succeeded() { s.Failure, s.Failed, s.FailedSince = "", 0, time.Time{} }
 
 // New returns a reloader that does nothing until it runs.
 func New(cfg Config) *Reloader { return &Reloader{cfg: cfg} }
@@ -102,6 +109,7 @@ func (r *Reloader) Run(ctx context.Context) {
 	w := work{Reloader: r, up: time.Now().Add(r.cfg.InitialWait)}
 	for {
 		wait := w.step(ctx)
+		r.cfg.Rest()
 		if !r.rest(ctx, wait) {
 			return
 		}
@@ -131,7 +139,7 @@ func (r *Reloader) fail(err error) {
 		if s.Failure == "" {
 			s.FailedSince = time.Now()
 		}
-		s.Failure = err.Error()
+		s.Failure, s.Failed = err.Error(), s.Content
 		s.Failures++
 	})
 }
@@ -162,20 +170,21 @@ func (w *work) step(ctx context.Context) time.Duration {
 	}
 	if now := w.Status(); now.Content == now.Loaded {
 		if w.retries = 0; now.Failure != "" { // The files could not be read for a while.
-			w.update(func(s *Status) { s.Failure, s.FailedSince = "", time.Time{} })
+			w.update((*Status).succeeded)
 		}
 		return 0
 	}
 	return w.try(ctx)
 }
 
-// begin notes another content.
+// begin notes another content. An earlier failure stays in the status until a reload succeeds: it
+// is not known yet whether the program works with the new content.
 func (w *work) begin(c Content) {
 	isLoaded := w.last == "" && !w.cfg.AtStart
 	w.last, w.since, w.retries = c.Digest, time.Time{}, 0
 	w.update(func(s *Status) {
 		s.Content++
-		s.Files, s.Failure, s.FailedSince = c.Files, "", time.Time{}
+		s.Files = c.Files
 		if isLoaded {
 			s.Loaded = s.Content
 		}
@@ -191,7 +200,8 @@ func (w *work) try(ctx context.Context) time.Duration {
 	switch {
 	case err == nil:
 		w.update(func(s *Status) {
-			s.Loaded, s.Failure, s.FailedSince = s.Content, "", time.Time{}
+			s.succeeded()
+			s.Loaded = s.Content
 			s.Successes++
 			s.LastSuccess, s.Took = time.Now(), time.Since(w.since)
 		})

@@ -35,6 +35,7 @@ func inPod(t *testing.T, cfg reload.Config, test func(p *pod)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pod{t: t, changes: make(chan struct{}, 1), content: "1", start: time.Now()}
 		cfg.Read, cfg.Changes, cfg.Act, cfg.Verify, cfg.Report = p.read, p.changes, p.doAct, p.doVerify, p.report
+		cfg.Rest = func() {}
 		cfg.Timeout = 10 * time.Second
 		p.r = reload.New(cfg)
 		ctx, stop := context.WithCancel(t.Context())
@@ -213,6 +214,33 @@ func TestANewerContent(t *testing.T) {
 		p.edit("2")
 		p.edit("3")
 		p.wantActed("2", "3", "2", "3")
+	})
+}
+
+// TestAFailureLastsUntilASuccess: while nobody knows whether the program works with a newer content, the last failure stands.
+func TestAFailureLastsUntilASuccess(t *testing.T) {
+	t.Parallel()
+	inPod(t, reload.Config{}, func(p *pod) {
+		p.set(func() { p.act = errors.New("refused") })
+		p.edit("2")
+		p.wantFailure("refused")
+		since := p.r.Status().FailedSince
+		p.set(func() { p.act, p.takes = errors.New("refused too"), 5*time.Second })
+		p.edit("3")
+		if s := p.r.Status(); s.Failure != "refused" || s.Failed != 2 || !s.IsPending() {
+			t.Errorf("status = %+v, want that of content 2 while content 3 is being loaded", s)
+		}
+		pass(5 * time.Second)
+		p.wantFailure("refused too")
+		if s := p.r.Status(); s.Failed != 3 || !s.FailedSince.Equal(since) || s.IsPending() {
+			t.Errorf("status = %+v, want content 3 failed, since %s", s, since)
+		}
+		p.set(func() { p.act = nil })
+		pass(time.Minute)
+		p.wantFailure("")
+		if s := p.r.Status(); s.Failed != 0 || !s.FailedSince.IsZero() || s.Loaded != 3 {
+			t.Errorf("status = %+v, want nothing failed", s)
+		}
 	})
 }
 

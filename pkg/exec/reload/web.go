@@ -2,6 +2,7 @@ package reload
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -111,9 +112,33 @@ func (w *Web) do(ctx context.Context, method, to string, header http.Header) (*h
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("%s %s: no answer in time", method, to)
 	case err != nil:
-		return nil, err // It names method and URL.
+		return nil, fmt.Errorf("%s %s: %w", method, to, withoutContent(err))
 	}
 	return answer, nil
+}
+
+// errNoHTTP is the error of an answer that cannot be parsed. It does not quote the answer, which
+// may have parts of files.
+var errNoHTTP = errors.New("the answer is not HTTP")
+
+// withoutContent returns an error of a request, without parts of the answer.
+func withoutContent(err error) error {
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		err = request.Err
+	}
+	_, isOfConnection := errors.AsType[*net.OpError](err)
+	_, isOfCertificate := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case isOfConnection, isOfCertificate, errors.Is(err, http.ErrSchemeMismatch):
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("no answer in time")
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the connection was closed before the answer ended")
+	}
+	return errNoHTTP
 }
 
 // Verification is what an answer must have, and must not have.
@@ -151,7 +176,7 @@ func (w *Web) verifyOnce(ctx context.Context, v Verification) error {
 	body, err := io.ReadAll(io.LimitReader(answer.Body, mostAnswer+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("verify %s: %w", v.URL, err)
+		return fmt.Errorf("verify %s: %w", v.URL, withoutContent(err))
 	case len(body) > mostAnswer:
 		return fmt.Errorf("verify %s: the answer has more than %d bytes", v.URL, mostAnswer)
 	}

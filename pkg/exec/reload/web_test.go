@@ -1,12 +1,15 @@
 package reload
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -56,6 +59,54 @@ func TestSend(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnswersThatAreNotHTTP: nothing of them is in the error.
+func TestAnswersThatAreNotHTTP(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]string{
+		secret + "\r\n\r\n":                         "the answer is not HTTP",
+		"HTTP/1.1 " + secret + " OK\r\n\r\n":        "the answer is not HTTP",
+		"HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n": "the answer is not HTTP",
+		"": "the connection was closed before the answer ended",
+		"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n" + secret:                                                          "the connection was closed before the answer ended",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n" + secret + "\r\n\r\n":                     "the answer is not HTTP",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n0\r\n" + secret + ": " + secret + "\r\n\r\n": "lacks",
+	} {
+		url := serveText(t, answer)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		err := NewWeb().Verify(ctx, Verification{URL: url, Contains: []string{"version 2"}})
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%q: err = %v, want %q", answer, err, want)
+		}
+	}
+}
+
+// serveText returns the URL of a program that answers each connection with a text.
+func serveText(t *testing.T, text string) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // The test has ended.
+			}
+			_, _ = http.ReadRequest(bufio.NewReader(conn)) // The client checks the answer.
+			_, _ = io.WriteString(conn, text)
+			_ = conn.Close()
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		serving.Wait()
+	})
+	return "http://" + listener.Addr().String()
 }
 
 // TestOnlyLoopback: a name or a redirect leads nowhere else, unless that is allowed.
