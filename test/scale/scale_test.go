@@ -176,16 +176,3 @@ func wantPauses(t *testing.T, key string, tries []fleet.Request) (back time.Time
 	}
 	return back
 }
-
-// TestGuardAStartMakesFewConnections: a node that begins with many objects makes no connection for each.
-func TestGuardAStartMakesFewConnections(t *testing.T) {
-	t.Parallel()
-	const (
-		many = 40
-		most = 4 // Each of the first two requests makes one, and so may those that are sent before that is known.
-	)
-	_, _, c := newCrowd(t, 1, many)
-	if got := c.Take().Dialled; got < 1 || got > most {
-		t.Errorf("a node made %d connections for %d objects, want %d at most", got, many+1, most)
-	}
-}

@@ -15,17 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGuardOfARecord counts what a record makes on the heap. It is written while its pod waits.
-func TestGuardOfARecord(t *testing.T) { // Not parallel: whatever else is made would be counted.
-	const most = 21 // 19, and more when a pool is empty: the race detector empties some at random.
-	s, r := open(t, t.TempDir()), record("v")
-	var failed error
-	got := testing.AllocsPerRun(100, func() { failed = errors.Join(failed, s.Put(r)) })
-	if got > most || failed != nil {
-		t.Errorf("a record makes %v objects on the heap (%v), want %v", got, failed, most)
-	}
-}
-
 // TestGuardSystemCallsOfARecord shows that a record is on the disk before it gets its name, and the
 // name before the publish goes on.
 func TestGuardSystemCallsOfARecord(t *testing.T) {
