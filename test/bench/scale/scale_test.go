@@ -13,9 +13,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/liveconfig-csi/liveconfig/test/bench/scale/fleet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
-	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // newCrowd returns nodes with the driver's source layer that watch so many separate objects, in a separate cluster.
 func newCrowd(t *testing.T, nodes, own int) (context.Context, *ground, *fleet.Crowd) {
 	t.Helper()
-	g, err := prepare(t.Context(), "../..", "")
+	g, err := prepare(t.Context(), "../../..", "")
 	expect.NoError(t, err)
 	t.Cleanup(func() {
 		if err := g.close(); err != nil {
