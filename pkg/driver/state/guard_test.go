@@ -13,6 +13,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // TestGuardSystemCallsOfARecord shows that a record is on the disk before it gets its name, and the
@@ -50,7 +52,7 @@ func putTraced(t *testing.T, dir string) {
 	unix.Getppid()
 	err := s.Put(record("v"))
 	unix.Getppid()
-	must(t, err)
+	expect.NoError(t, err)
 }
 
 // traceOfPut returns the system calls on files by which another program puts a record.
@@ -62,7 +64,7 @@ func traceOfPut(t *testing.T) []string {
 	cmd.Stderr = t.Output()
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	must(t, errors.Join(inErr, outErr, cmd.Start()))
+	expect.NoError(t, errors.Join(inErr, outErr, cmd.Start()))
 	runtime.LockOSThread() // Only the thread that traces may ask.
 	defer runtime.UnlockOSThread()
 	trace, err := traceThread(bufio.NewReader(out), in)
