@@ -59,7 +59,7 @@ func onWire(t *testing.T, keys int, test func(g *guarded)) {
 		client := g.client()
 		g.Cache = source.New(source.Config{
 			Client:  func(identity.Identity) (rest.Interface, error) { return client, nil },
-			Types:   g.types,
+			Types:   g.Types,
 			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
 			Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return true, nil },
 			Changed: func(source.Key) { g.changes.Add(1) },
@@ -82,12 +82,12 @@ func (g *guarded) use(from, to int) {
 	for i := from; i < to; i++ {
 		key := byDriver(api.Ref{Kind: api.ConfigMap, Namespace: web.Namespace, Name: nameOf(i)})
 		if _, err := g.Acquire(key); err != nil {
-			g.t.Fatal(err)
+			g.T.Fatal(err)
 		}
 	}
 	synctest.Wait()
 	if got := g.Watches(); got != to || len(g.streams) != to {
-		g.t.Fatalf("%d objects have %d watches, %d of them open", to, got, len(g.streams))
+		g.T.Fatalf("%d objects have %d watches, %d of them open", to, got, len(g.streams))
 	}
 }
 
@@ -208,7 +208,7 @@ func TestGuardMemoryAfterALargeEvent(t *testing.T) {
 		before := held()
 		large := g.object(nameOf(0))
 		large.Data["large"] = strings.Repeat("x", 1<<20)
-		g.send(nameOf(0), g.event(watch.Event{Type: watch.Modified, Object: large}))
+		g.send(nameOf(0), g.Event(watch.Event{Type: watch.Modified, Object: large}))
 		if grown := held().heap - before.heap; grown < 1<<19 || grown > 1<<20+heapAfterLarge {
 			t.Errorf("an object of 1 MiB takes %d bytes more, want little more than it has", grown)
 		}
