@@ -8,9 +8,9 @@ SHELL       := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS   += --no-print-directory
 
-# The Go modules of this repository: the project's, the one that makes its image, the tests', and one for each set of
-# tools.
-MODULES := . deploy/image test $(patsubst %/go.mod,%,$(wildcard test/tools/*/go.mod))
+# The Go modules of this repository: the project's, the one that makes its image, the tests', the benchmark's, and one for
+# each set of tools.
+MODULES := . deploy/image test test/bench $(patsubst %/go.mod,%,$(wildcard test/tools/*/go.mod))
 # What a node with its control plane is made of.
 NODE    := etcd kube-apiserver kubectl kubelet kube-controller-manager kube-scheduler containerd containerd-shim-runc-v2 \
 	ctr runc
@@ -79,7 +79,7 @@ bin/node: setup ## get all that a real node is made of, unless it is there (7 to
 	@test/setup.sh libseccomp-dev openssl pkg-config
 	@test/tools/build.sh $(NODE)
 	@test/tools/debian.sh
-	@for module in . deploy/image test; do go -C $$module mod download; done # Root would own what it fetches.
+	@for module in . deploy/image test test/bench; do go -C $$module mod download; done # Root would own what it fetches.
 
 .PHONY: bin/storage-e2e
 bin/storage-e2e: setup ## build Kubernetes' own tests of volumes, unless they are built
@@ -119,7 +119,7 @@ test/all: test test/rest ## test and all the rest but for the night: kubelet and
 test/rest: setup ## what test leaves out, but for what runs at night
 	@rm -f bin/test/stages
 	@for stage in bin/tools bin/node bin/storage-e2e bin/promtool bin/helm bin/watchers; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
-	@test/go-test.sh race rest deploy/image test/tools/kubernetes/storage-e2e/plan
+	@test/go-test.sh race rest test/bench deploy/image test/tools/kubernetes/storage-e2e/plan
 
 .PHONY: test/nightly
 test/nightly: test/night test/versions test/mutation test/soak ## what runs at night (six hours); needs root
@@ -223,16 +223,17 @@ test/mutation: setup ## change operators in the core packages, and see whether t
 
 .PHONY: bench
 bench: bin/node bin/helm ## measure beside the kubelet and bare watches, and write test/bench/RESULTS.md; three quarters of an hour on a quiet machine; needs root
-	@cd test && go run -exec="$(CURDIR)/test/exec.sh" ./bench
+	@cd test/bench && go run -exec="$(CURDIR)/test/exec.sh" .
 
 .PHONY: bench/quick
 bench/quick: bin/node bin/helm ## the same with few samples, for a look; writes bin/test/bench-quick/RESULTS.md; needs root
-	@cd test && go run -exec="$(CURDIR)/test/exec.sh" ./bench --quick --out=../bin/test/bench-quick
+	@cd test/bench && go run -exec="$(CURDIR)/test/exec.sh" . --quick --out=../../bin/test/bench-quick
 
 .PHONY: bench/go
 bench/go: setup bin/k8s ## every benchmark of Go's kind
 	go test -run='^$$' -bench=. -benchmem ./...
 	go -C test test -run='^$$' -bench=. -benchmem ./...
+	go -C test/bench test -run='^$$' -bench=. -benchmem ./...
 
 .PHONY: cover
 cover: setup ## how much of each package the tests beside the code run; bin/test/cover.html shows the lines
@@ -250,17 +251,19 @@ lint: setup ## golangci-lint over all modules, by .golangci.yml
 	@$(LINT) run --allow-serial-runners ./...
 	@echo "linting its tests"
 	@cd test && ../$(LINT) run --allow-serial-runners ./...
+	@echo "linting the benchmark"
+	@cd test/bench && ../../$(LINT) run --allow-serial-runners ./...
 	@echo "linting what makes its image"
 	@cd deploy/image && ../../$(LINT) run --allow-serial-runners ./...
 
 .PHONY: fmt
 fmt: setup ## format the code as lint wants it
 	@test/tools/build.sh golangci-lint
-	@$(LINT) fmt && cd test && ../$(LINT) fmt && cd ../deploy/image && ../../$(LINT) fmt
+	@$(LINT) fmt && cd test && ../$(LINT) fmt && cd bench && ../../$(LINT) fmt && cd ../../deploy/image && ../../$(LINT) fmt
 
 .PHONY: vulncheck
 vulncheck: test/vulncheck ## known vulnerabilities in what the driver and the tests call; asks vuln.go.dev, or the mirror at VULNDB
-	@test/tools/vulncheck.sh . test
+	@test/tools/vulncheck.sh . test test/bench
 
 .PHONY: test/vulncheck
 test/vulncheck: setup ## that vulncheck finds what is there, and fails without a database; needs none

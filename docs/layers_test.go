@@ -69,6 +69,7 @@ func layers() []string {
 		"pkg/api",
 		"pkg/files/dotenv",
 		"pkg/files/layout",
+		"pkg/expect",
 	}
 }
 

@@ -16,7 +16,7 @@ stages=bin/test/stages
 # others lists the packages of the tests' module that are in no suite before `rest`, and do not run at night.
 others() {
 	go -C test list ./... | sed 's#^github.com/liveconfig-csi/liveconfig/test#.#' |
-		grep -vxE '\./(driver|sanity|cli|rules|volume|scale|vm|vmnode|shells|krew|dryrun|site)(/.*)?' | tr '\n' ' '
+		grep -vxE '\./(driver|sanity|cli|rules|volume|vm|vmnode|shells|krew|dryrun|site)(/.*)?' | tr '\n' ' '
 }
 
 # suite NAME sets the folder of the module, and what go test is given there.
@@ -26,7 +26,8 @@ suite() {
 	case $1 in
 	unit) folder=. packages=(-race ./...) ;;                                   # Tests beside the code.
 	product) folder="test" packages=("${shared[@]}" ./driver ./sanity ./cli ./rules) ;;         # Processes, which have the race detector.
-	race) folder="test" packages=(-race "${shared[@]}" ./volume ./scale/...) ;;                 # Product code in the tests' own process.
+	race) folder="test" packages=(-race "${shared[@]}" ./volume) ;;                             # Product code in the tests' own process.
+	test/bench) folder=$1 packages=(-race "${shared[@]}" ./...) ;;                              # The same, and what measures.
 	rest)
 		folder="test"
 		read -ra packages <<<"$(others)"
@@ -47,7 +48,7 @@ inputs() {
 	{
 		cat bin/*/.*.sum 2>/dev/null || true
 		[[ $1 == . ]] || find . \( -path ./.git -o -path ./bin -o -path ./test \) -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
-		[[ $1 == . ]] || find test/kit test/scale/nodes -type f -name '*.go' -print0 | sort -z | xargs -0 sha256sum
+		[[ $1 == . ]] || find test/kit test/bench/scale/nodes -type f -name '*.go' -print0 | sort -z | xargs -0 sha256sum
 	} | sha256sum | cut -c1-16
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/docs"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // inPod is the environment of a controller's container.
@@ -86,7 +87,7 @@ func TestParseFlags(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
 			got, err := parseFlags(tc.args, inPod, &out)
-			must(t, err)
+			expect.NoError(t, err)
 			want := defaults()
 			tc.want(&want)
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(config{})); diff != "" {
@@ -169,9 +170,9 @@ func TestNamespaceList(t *testing.T) {
 func TestIdentityOutsideOfAPod(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
-	must(t, err)
+	expect.NoError(t, err)
 	c, err := parseFlags([]string{"--leader-elect=false"}, nowhere, &bytes.Buffer{})
-	must(t, err)
+	expect.NoError(t, err)
 	if want := host + "_" + strconv.Itoa(os.Getpid()); c.identity != want {
 		t.Errorf("identity = %q, want %q", c.identity, want)
 	}

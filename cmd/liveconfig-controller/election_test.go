@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 )
 
@@ -73,14 +74,14 @@ func newOffice(t *testing.T, holder string) *office {
 func newFakeParts(t *testing.T, client kubernetes.Interface) *parts {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	must(t, metav1.AddMetaToScheme(scheme))
+	expect.NoError(t, metav1.AddMetaToScheme(scheme))
 	p := &parts{client: client, registry: prometheus.NewRegistry(), lease: leaderelection.NewLeaderHealthzAdaptor(leaseDuration)}
 	var err error
 	p.controller, err = rollout.New(rollout.Config{
 		Client: client, Metadata: metadatafake.NewSimpleMetadataClient(scheme), Secrets: true, Rate: 1,
 		Events: &record.FakeRecorder{}, Metrics: rollout.NewMetrics(p.registry),
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	return p
 }
 
@@ -145,7 +146,7 @@ func newRegistry(t *testing.T, client kubernetes.Interface) *registry {
 	r := &registry{Interface: client, api: &apiServer{t: t, held: make(chan struct{}), agents: map[string]bool{}}, away: make(chan struct{})}
 	var err error
 	r.leases, err = typedcoordinationv1.NewForConfig(&rest.Config{Host: "http://api", QPS: -1, Transport: r})
-	must(t, err)
+	expect.NoError(t, err)
 	return r
 }
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/docs"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,7 +91,7 @@ func TestPageOfMetrics(t *testing.T) {
 	cfg.dryRun, cfg.nodeTaint = true, true
 	_, cfg.kubeconfig = newAPIServer(t)
 	p, err := newParts(t.Context(), cfg)
-	must(t, err)
+	expect.NoError(t, err)
 	defer p.broadcaster.Shutdown()
 	recorder := httptest.NewRecorder()
 	p.mux().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
@@ -123,7 +124,7 @@ func newAPIServer(t *testing.T) (api *apiServer, kubeconfig string) {
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], ` +
 		`clusters: [{name: c, cluster: {server: "` + server.URL + `"}}]}`
-	must(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
+	expect.NoError(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	return api, kubeconfig
 }
 
@@ -220,7 +221,7 @@ func TestObjectsAreWatchedOnce(t *testing.T) {
 	cfg := defaults()
 	cfg.kubeconfig, cfg.dryRun = kubeconfig, true
 	p, err := newParts(t.Context(), cfg)
-	must(t, err)
+	expect.NoError(t, err)
 	defer p.broadcaster.Shutdown()
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 	ended := make(chan error, 1)
@@ -235,7 +236,7 @@ func TestObjectsAreWatchedOnce(t *testing.T) {
 		lists[<-api.lists]++
 	}
 	stop()
-	must(t, <-ended)
+	expect.NoError(t, <-ended)
 	close(api.lists)
 	for list := range api.lists {
 		lists[list]++
@@ -249,18 +250,11 @@ func TestObjectsAreWatchedOnce(t *testing.T) {
 func TestRunEndsWhenItCannotServe(t *testing.T) {
 	_, kubeconfig := newAPIServer(t)
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	expect.NoError(t, err)
 	defer taken.Close()
 	address := taken.Addr().String()
 	err = run(t.Context(), []string{"--kubeconfig=" + kubeconfig, "--http-endpoint=" + address, "-v=0"}, inPod, io.Discard)
 	if err == nil || !strings.HasPrefix(err.Error(), "listen on "+address+" for HTTP: ") {
 		t.Errorf("run = %v, want it to say that the address is taken", err)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

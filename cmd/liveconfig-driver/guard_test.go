@@ -4,9 +4,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -16,11 +13,7 @@ import (
 
 // What the driver is made of. Everything that is linked takes memory on every node: its pages, and what it allocates before
 // anybody has called it.
-const (
-	linkedPackages = 527
-	// initBytes are allocated before main. They differ a little from run to run.
-	initBytes = 1_250_000
-)
+const linkedPackages = 527
 
 // unwanted are packages that would come with a single careless import, and what they would bring.
 func unwanted() map[string]string {
@@ -82,29 +75,5 @@ func TestGuardLinked(t *testing.T) {
 				t.Errorf("the driver is linked with %s, which brings %s", p, brings)
 			}
 		}
-	}
-}
-
-// TestGuardInit adds up what packages allocate when the program starts, by the runtime's own account.
-func TestGuardInit(t *testing.T) {
-	t.Parallel()
-	binary := filepath.Join(t.TempDir(), "driver")
-	tool(t, "build", "-trimpath", "-ldflags=-s -w", "-o", binary, ".")
-	cmd := exec.CommandContext(t.Context(), binary, "-h")
-	cmd.Env = append(cmd.Environ(), "GODEBUG=inittrace=1")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("liveconfig-driver -h: %v\n%s", err, out)
-	}
-	total := 0
-	for _, found := range regexp.MustCompile(`(?m)^init \S+ @.*, (\d+) bytes, \d+ allocs$`).FindAllStringSubmatch(string(out), -1) {
-		n, err := strconv.Atoi(found[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		total += n
-	}
-	if total > initBytes || total < initBytes/2 {
-		t.Errorf("packages allocate %d bytes before main, want at most %d; GODEBUG=inittrace=1 says which", total, initBytes)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/userlimits"
@@ -24,7 +25,7 @@ func TestRestart(t *testing.T) {
 			t.Run(place+" "+layout, func(t *testing.T) {
 				t.Parallel()
 				v := volumes.New(t, writer)
-				must(t, v.Write(files{"A": "1", "sub/k": "1", "env": "E='1'\n"}))
+				expect.NoError(t, v.Write(files{"A": "1", "sub/k": "1", "env": "E='1'\n"}))
 				p := start(t, arrange, []string{
 					"--from", v.Path + ",prefix=P_", "--key=K=" + v.Path + "/sub/k", "--key", "O=" + v.Path + "/sub/o,optional",
 					"--env-file", v.Path + "/env", "--on-change=restart",
@@ -42,7 +43,7 @@ func TestRestart(t *testing.T) {
 					{files{"sub/k": "2", "env": "E='x\ny'\n"}, "P_A=(unset) K=2 O=(unset) E=x\ny"},
 					{files{"sub/k": "2", "env": "E=\n"}, "P_A=(unset) K=2 O=(unset) E="},
 				} {
-					must(t, v.Write(step.files))
+					expect.NoError(t, v.Write(step.files))
 					p.Prints(t, "terminated")
 					for line := range strings.SplitSeq("ready "+step.want+"\nserving", "\n") {
 						p.Prints(t, line)
@@ -59,7 +60,9 @@ func TestRestart(t *testing.T) {
 func TestAPairIsNeverMixed(t *testing.T) {
 	t.Parallel()
 	v := volumes.New(t, atomicdir.Atomic{})
-	set := func(n int) { must(t, v.Write(files{"A": fmt.Sprint(n), "B": fmt.Sprint(n), "sub/c": fmt.Sprint(n)})) }
+	set := func(n int) {
+		expect.NoError(t, v.Write(files{"A": fmt.Sprint(n), "B": fmt.Sprint(n), "sub/c": fmt.Sprint(n)}))
+	}
 	set(0)
 	p := start(t, asFirst, []string{"--from", v.Path, "--key", "C=" + v.Path + "/sub/c", "--on-change=restart"}, "pair")
 	p.Prints(t, "true 0")
@@ -111,11 +114,11 @@ func TestAKeyThatNoVariableCanHold(t *testing.T) {
 			t.Parallel()
 			v := volumes.New(t, atomicdir.Atomic{})
 			const nul = "skipped \"B\": a variable cannot hold a NUL byte"
-			must(t, v.Write(files{"A": "1", "B": "secret\x00"}))
+			expect.NoError(t, v.Write(files{"A": "1", "B": "secret\x00"}))
 			p := start(t, arrange, []string{"--from", v.Path, "--on-change=restart"}, "show", "A", "B")
 			step := func(files files, want string) {
 				t.Helper()
-				must(t, v.Write(files))
+				expect.NoError(t, v.Write(files))
 				p.restarts(t, want)
 			}
 			p.isServing(t, "A=1 B=(unset)")

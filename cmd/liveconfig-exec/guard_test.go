@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // What liveconfig-exec is made of. It is copied into containers of others, and stays in memory beside their program.
@@ -49,12 +51,12 @@ func TestGuardBinary(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "liveconfig-exec")
 	tool(t, "build", "-trimpath", "-ldflags=-s -w", "-o", path, ".")
 	data, err := os.ReadFile(path)
-	must(t, err)
+	expect.NoError(t, err)
 	if got := len(data); got > binaryBytes || got < binaryBytes/2 {
 		t.Errorf("it has %d bytes, want at most %d", got, binaryBytes)
 	}
 	file, err := elf.NewFile(bytes.NewReader(data))
-	must(t, err)
+	expect.NoError(t, err)
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
 			t.Error("it needs a dynamic loader")

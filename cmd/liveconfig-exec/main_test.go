@@ -12,12 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/docs"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
@@ -109,7 +109,7 @@ func childrenOf(pid int) []int {
 func executable(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	must(t, err)
+	expect.NoError(t, err)
 	return path
 }
 
@@ -150,32 +150,13 @@ func (p process) terminates(t *testing.T) {
 func write(t *testing.T, dir, name, data string) {
 	t.Helper()
 	temp := filepath.Join(t.TempDir(), "temp")
-	must(t, os.WriteFile(temp, []byte(data), 0o600))
-	must(t, os.Rename(temp, filepath.Join(dir, name)))
+	expect.NoError(t, os.WriteFile(temp, []byte(data), 0o600))
+	expect.NoError(t, os.Rename(temp, filepath.Join(dir, name)))
 }
 
 func remove(t *testing.T, dir, name string) {
 	t.Helper()
-	must(t, os.Remove(filepath.Join(dir, name)))
-}
-
-// eventually waits until a look finds what it wants, and fails with what it found last.
-func eventually(t *testing.T, look func() error) {
-	t.Helper()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	end := time.After(programs.Patience)
-	for {
-		err := look()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-end:
-			t.Fatal(err)
-		}
-	}
+	expect.NoError(t, os.Remove(filepath.Join(dir, name)))
 }
 
 // TestScripts are the command line: what it prints, and with which code it ends.
@@ -206,13 +187,6 @@ func code(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive 
 	}
 	if got != args[0] {
 		ts.Fatalf("%s ends with code %s, want %s", args[1], got, args[0])
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

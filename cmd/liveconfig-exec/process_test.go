@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
@@ -92,9 +93,9 @@ func TestOrphansAreWaitedFor(t *testing.T) {
 			p := start(t, arrange, []string{"--on-change=restart"}, "leave")
 			p.Prints(t, "left")
 			p.Prints(t, "serving")
-			eventually(t, func() error { return hasChildren(p.Process.Pid, 2) })     // The command, and the orphan that lives.
-			eventually(t, func() error { return killChild(p.Process.Pid, "sleep") }) // The shell may not have become it yet.
-			eventually(t, func() error { return hasChildren(p.Process.Pid, 1) })
+			expect.Eventually(t, programs.Patience, func() error { return hasChildren(p.Process.Pid, 2) })     // The command, and the orphan that lives.
+			expect.Eventually(t, programs.Patience, func() error { return killChild(p.Process.Pid, "sleep") }) // The shell may not have become it yet.
+			expect.Eventually(t, programs.Patience, func() error { return hasChildren(p.Process.Pid, 1) })
 			p.terminates(t)
 		})
 	}
@@ -150,7 +151,7 @@ func TestTheTerminalComesBack(t *testing.T) {
 	keyboard, screen := programs.OpenTerminal(t)
 	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "command")
 	write(t, dir, "A", "1")
-	must(t, os.Symlink(executable(t), link))
+	expect.NoError(t, os.Symlink(executable(t), link))
 	inShell := func(c *exec.Cmd) {
 		programs.OnTerminal(screen)(c)
 		c.Args[slices.Index(c.Args, "--")+1] = link
@@ -159,7 +160,7 @@ func TestTheTerminalComesBack(t *testing.T) {
 	}
 	p := start(t, inShell, []string{"--from", dir, "--on-change=restart"}, "show", "A")
 	p.isServing(t, "A=1")
-	must(t, os.Remove(link))
+	expect.NoError(t, os.Remove(link))
 	write(t, dir, "A", "2")
 	p.printsNext(t, "terminated")
 	p.Prints(t, "over 127")
@@ -181,7 +182,7 @@ func isGone(pid int) error {
 func descendant(t *testing.T, p process) int {
 	t.Helper()
 	pid, err := strconv.Atoi(p.Line(t))
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() {
 		if isGone(pid) != nil {
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -200,7 +201,7 @@ func TestARestartClears(t *testing.T) {
 		write(t, dir, "A", "2")
 		p.Prints(t, "terminated")
 		next := descendant(t, p)
-		eventually(t, func() error { return isGone(left) })
+		expect.Eventually(t, programs.Patience, func() error { return isGone(left) })
 		if err := isGone(next); err == nil {
 			t.Error("what the new command has started is gone as well")
 		}
@@ -211,7 +212,7 @@ func TestARestartClears(t *testing.T) {
 // hasTerminal waits until the command of a process has the terminal.
 func hasTerminal(t *testing.T, p process, keyboard *os.File) {
 	t.Helper()
-	eventually(t, func() error {
+	expect.Eventually(t, programs.Patience, func() error {
 		group, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPGRP)
 		if err != nil || !slices.Contains(childrenOf(p.Process.Pid), group) {
 			return fmt.Errorf("the terminal is that of group %d, %w", group, err)

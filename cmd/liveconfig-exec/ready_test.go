@@ -10,12 +10,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
 // comes waits until a file is there.
 func comes(t *testing.T, path string) {
 	t.Helper()
-	eventually(t, func() error {
+	expect.Eventually(t, programs.Patience, func() error {
 		_, err := os.Lstat(path)
 		return err
 	})
@@ -24,7 +27,7 @@ func comes(t *testing.T, path string) {
 // goes waits until a file is gone.
 func goes(t *testing.T, path string) {
 	t.Helper()
-	eventually(t, func() error {
+	expect.Eventually(t, programs.Patience, func() error {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("the file is there: %w", err)
 		}
@@ -81,7 +84,7 @@ func TestReadyFileGoesFirst(t *testing.T) {
 func TestReadyFileComesLater(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ready")
-	must(t, os.WriteFile(path, nil, 0o600))
+	expect.NoError(t, os.WriteFile(path, nil, 0o600))
 	p, dir := startIn(t, asFirst, []string{"--on-change=restart", "--ready-file=" + path + ",after=1h"}, "show", "A")
 	p.isServing(t, "A=1")
 	write(t, dir, "A", "2")

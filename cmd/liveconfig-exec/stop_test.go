@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
@@ -51,7 +52,7 @@ func (s server) endsWorker(t *testing.T) {
 	if len(workers) != 1 {
 		t.Fatalf("workers = %v, want one", workers)
 	}
-	must(t, unix.Kill(workers[0], unix.SIGKILL))
+	expect.NoError(t, unix.Kill(workers[0], unix.SIGKILL))
 }
 
 // waits is in what liveconfig-exec prints about a change that it does not act on yet.
@@ -168,7 +169,7 @@ func TestAResizedTerminalDelaysNothing(t *testing.T) {
 	p.isServing(t, "A=1")
 	hasTerminal(t, p, keyboard)
 	for rows := range uint16(5) {
-		must(t, unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows + 10, Col: 80}))
+		expect.NoError(t, unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows + 10, Col: 80}))
 		p.printsNext(t, "window changed")
 	}
 	write(t, dir, "A", "2")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/docs"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/reload"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 )
 
@@ -100,13 +101,12 @@ func (r *running) ask(path string) string {
 
 func (r *running) eventually(path, want string) {
 	r.t.Helper()
-	got := ""
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
-		if got = r.ask(path); strings.Contains(got, want) {
-			return
+	expect.Eventually(r.t, 20*time.Second, func() error {
+		if got := r.ask(path); !strings.Contains(got, want) {
+			return fmt.Errorf("%s answers %q, want %q", path, got, want)
 		}
-	}
-	r.t.Fatalf("%s answers %q, want %q", path, got, want)
+		return nil
+	})
 }
 
 // TestEdits of a volume reach the program; one that it refuses is reported until it is mended, and nothing shows what files have.

@@ -61,8 +61,8 @@ func parse(args []string) (options, error) {
 		names = append(names, p.name)
 	}
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	fs.StringVar(&o.repo, "repo", "..", "the checkout, with bin/ built")
-	fs.StringVar(&o.out, "out", "bench", "the folder of RESULTS.md")
+	fs.StringVar(&o.repo, "repo", "../..", "the checkout, with bin/ built")
+	fs.StringVar(&o.out, "out", ".", "the folder of RESULTS.md")
 	fs.StringVar(&o.logs, "logs", "", "the folder of the logs; empty: bin/test/bench of the checkout")
 	fs.BoolVar(&o.quick, "quick", false, "take few samples")
 	only := fs.String("only", strings.Join(names, ","), "what to measure")
@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	result := report.Result{Begun: time.Now(), Quick: o.quick}
+	result := report.Result{Begun: time.Now(), Quick: o.quick, Summary: summary()}
 	s, err := site.Start(ctx, install.Config{Repo: o.repo, LogDir: o.logs, Output: out})
 	if err != nil {
 		return err

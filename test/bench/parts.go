@@ -10,11 +10,11 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/bench/profile"
 	"github.com/liveconfig-csi/liveconfig/test/bench/publish"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
+	"github.com/liveconfig-csi/liveconfig/test/bench/scale"
 	"github.com/liveconfig-csi/liveconfig/test/bench/server"
 	"github.com/liveconfig-csi/liveconfig/test/bench/sidecars"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/bench/update"
-	"github.com/liveconfig-csi/liveconfig/test/scale"
 )
 
 // part is one of the questions that the benchmark asks.

@@ -43,11 +43,3 @@ func (w withSite) run() error {
 	}
 	return os.RemoveAll(logs)
 }
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

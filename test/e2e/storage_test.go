@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -55,7 +56,7 @@ var slowTest = regexp.MustCompile(`(?m)^  - name: "(.*` + slow + `.*)"$`)
 func (s *site) runSlowTests(t *testing.T) {
 	t.Helper()
 	list, err := os.ReadFile(filepath.Join(s.Repo(), "test/tools/kubernetes/storage-e2e/volumes.yaml"))
-	must(t, err)
+	expect.NoError(t, err)
 	found := slowTest.FindAllSubmatch(list, -1)
 	if len(found) < 5 {
 		t.Errorf("the list has %d slow tests, want more", len(found))
@@ -74,16 +75,16 @@ func (s *site) runSlowTests(t *testing.T) {
 func (s *site) runStorageSuite(t *testing.T, suite, choice string) {
 	t.Helper()
 	images, err := s.Shell(t.Context(), "storage-e2e --suite="+suite+" --images")
-	must(t, err)
+	expect.NoError(t, err)
 	for ref := range strings.FieldsSeq(images) {
 		image := realnode.FakeImage{Ref: ref, Cmd: []string{"/bin/sh"}}
 		if strings.Contains(ref, "/agnhost:") {
 			image.Binary, image.Entrypoint, image.Cmd = filepath.Join(s.Repo(), "bin/k8s/agnhost"), []string{"/agnhost"}, []string{"pause"}
 		}
-		must(t, s.ImportStandIns(t.Context(), image))
+		expect.NoError(t, s.ImportStandIns(t.Context(), image))
 	}
 	summary, err := s.storageSuite(t.Context(), suite, fmt.Sprintf("%s --junit=%q", choice, filepath.Join(s.LogDir(), "storage-e2e-"+suite+".xml")))
-	must(t, err)
+	expect.NoError(t, err)
 	t.Log(summary)
 }
 

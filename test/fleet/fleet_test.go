@@ -1,6 +1,6 @@
 // Package fleet tests the plugin as users have it with the pods of a large cluster: a real API server, and drivers that only
 // answer. It does not know what single pods look like: that is up to test/cli. Its pods do nothing, so it needs no test/kit/fakenodes,
-// which plays what happens to pods, and its nodes watch nothing, so it needs no test/scale/fleet.
+// which plays what happens to pods, and its nodes watch nothing, so it needs no test/bench/scale/fleet.
 package fleet
 
 import (

@@ -10,11 +10,3 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(environment.Main(m)) }
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
 // oracle knows every state that the stable copies have had, in their order, and what each pod has had, in its order. It judges
@@ -81,7 +82,7 @@ func (o *oracle) record(ctx context.Context, wg *sync.WaitGroup) {
 	o.T.Helper()
 	for _, c := range o.copies {
 		version, err := o.list(ctx, c, metav1.ListOptions{})
-		must(o.T, err)
+		expect.NoError(o.T, err)
 		wg.Go(func() { o.follow(ctx, c, version) })
 	}
 	wg.Go(func() { o.observe(ctx) })

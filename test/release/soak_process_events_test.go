@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
@@ -21,10 +22,10 @@ func (s *survival) killDriver(r *rand.Rand) {
 		return
 	}
 	m.state = "dead"
-	must(s.T, m.Kill())
+	expect.NoError(s.T, m.Kill())
 	s.healIn(away(r)/2, "driver", func() {
 		m.state = ""
-		must(s.T, m.StartDriver(s.T.Context()))
+		expect.NoError(s.T, m.StartDriver(s.T.Context()))
 	})
 }
 
@@ -37,10 +38,10 @@ func (s *survival) freeze(m *machine, d time.Duration) {
 		return
 	}
 	m.state = "frozen"
-	must(s.T, syscall.Kill(m.PID(), syscall.SIGSTOP))
+	expect.NoError(s.T, syscall.Kill(m.PID(), syscall.SIGSTOP))
 	s.healIn(d, "driver", func() {
 		m.state = ""
-		must(s.T, syscall.Kill(m.PID(), syscall.SIGCONT))
+		expect.NoError(s.T, syscall.Kill(m.PID(), syscall.SIGCONT))
 	})
 }
 
@@ -62,22 +63,22 @@ func (s *survival) editAway(r *rand.Rand) {
 
 // cut ends what goes over a link at once, and partition does so silently.
 func (s *survival) cut(link *network.Link, r *rand.Rand) {
-	must(s.T, link.Cut())
-	s.healIn(away(r), "link", func() { must(s.T, link.Heal()) })
+	expect.NoError(s.T, link.Cut())
+	s.healIn(away(r), "link", func() { expect.NoError(s.T, link.Heal()) })
 }
 
 func (s *survival) partition(link *network.Link, r *rand.Rand) {
 	link.Freeze()
-	s.healIn(away(r), "link", func() { must(s.T, link.Heal()) })
+	s.healIn(away(r), "link", func() { expect.NoError(s.T, link.Heal()) })
 }
 
 func (s *survival) cutAll(*rand.Rand) {
 	for _, m := range s.machines {
-		must(s.T, m.link.Cut())
-		must(s.T, m.link.Heal())
+		expect.NoError(s.T, m.link.Cut())
+		expect.NoError(s.T, m.link.Heal())
 	}
-	must(s.T, s.link.Cut())
-	must(s.T, s.link.Heal())
+	expect.NoError(s.T, s.link.Cut())
+	expect.NoError(s.T, s.link.Heal())
 }
 
 func (s *survival) stopAPIServer(r *rand.Rand) {
@@ -86,7 +87,7 @@ func (s *survival) stopAPIServer(r *rand.Rand) {
 	}
 	s.isAway = true
 	pid, _ := s.Cluster.Processes()
-	must(s.T, syscall.Kill(pid, syscall.SIGSTOP))
+	expect.NoError(s.T, syscall.Kill(pid, syscall.SIGSTOP))
 	d := away(r)
 	s.healIn(d, apiServer, s.healAPIServer)
 }
@@ -94,23 +95,23 @@ func (s *survival) stopAPIServer(r *rand.Rand) {
 func (s *survival) healAPIServer() {
 	s.isAway = false
 	pid, _ := s.Cluster.Processes()
-	must(s.T, syscall.Kill(pid, syscall.SIGCONT))
+	expect.NoError(s.T, syscall.Kill(pid, syscall.SIGCONT))
 }
 
 // addControllers makes what the controllers need. In a long run there are two, of which one waits for the other's lease.
 func (s *survival) addControllers(t *testing.T) {
 	t.Helper()
 	repo, err := environment.Repo()
-	must(t, err)
+	expect.NoError(t, err)
 	installing.Lock()
 	defer installing.Unlock()
 	_, err = s.Cluster.Apply(t.Context(), filepath.Join(repo, "deploy", "controller"))
-	must(t, err)
+	expect.NoError(t, err)
 	direct := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, s.Cluster.WriteServiceAccountKubeconfig(t.Context(), direct, driverNamespace, "liveconfig-controller"))
+	expect.NoError(t, s.Cluster.WriteServiceAccountKubeconfig(t.Context(), direct, driverNamespace, "liveconfig-controller"))
 	s.link = network.New(t, s.Cluster.AdminConfig().Host)
 	s.kubeconfig = direct + "-of-link"
-	must(t, s.link.Kubeconfig(direct, s.kubeconfig))
+	expect.NoError(t, s.link.Kubeconfig(direct, s.kubeconfig))
 	s.binary, s.log = environment.Controller(t), filepath.Join(t.TempDir(), "controller.log")
 	s.running = make([]*process.Process, soak.Rounds(1, 2))
 }
@@ -127,7 +128,7 @@ func (s *survival) startController(i int) {
 		"--evidence", "--driver-namespace=" + driverNamespace,
 		fmt.Sprint("--leader-elect=", len(s.running) > 1), "--lease-namespace=" + driverNamespace,
 	}})
-	must(s.T, err)
+	expect.NoError(s.T, err)
 	s.running[i] = p
 }
 
@@ -149,7 +150,7 @@ func (s *survival) killController(r *rand.Rand) {
 	if s.running[i] == nil {
 		return
 	}
-	must(s.T, s.running[i].Kill())
+	expect.NoError(s.T, s.running[i].Kill())
 	s.running[i] = nil
 	s.healIn(away(r)/4, "controller", func() { s.startController(i) })
 }
@@ -159,10 +160,10 @@ func (s *survival) freezeController(r *rand.Rand) {
 	if p == nil {
 		return
 	}
-	must(s.T, syscall.Kill(p.PID(), syscall.SIGSTOP))
+	expect.NoError(s.T, syscall.Kill(p.PID(), syscall.SIGSTOP))
 	s.healIn(away(r)/2, "frozen controller", func() {
 		if p.Err() == nil {
-			must(s.T, syscall.Kill(p.PID(), syscall.SIGCONT))
+			expect.NoError(s.T, syscall.Kill(p.PID(), syscall.SIGCONT))
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/kubeletport"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
@@ -136,7 +137,7 @@ func newSurvival(t *testing.T, seed uint64) *survival {
 		site: &site{Fixture: b}, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{},
 		plugin: environment.Plugin(t), admin: filepath.Join(t.TempDir(), "kubeconfig"),
 	}
-	must(t, s.Cluster.WriteAdminKubeconfig(s.admin))
+	expect.NoError(t, s.Cluster.WriteAdminKubeconfig(s.admin))
 	s.addControllers(t)
 	port := kubeletport.Open(t, s.Cluster, driverNamespace)
 	for _, name := range []string{"soak-a", "soak-b"} {
@@ -161,7 +162,7 @@ func newSurvival(t *testing.T, seed uint64) *survival {
 	for _, l := range s.loads {
 		for _, c := range l.copies {
 			l.evidence[c].rule(l.settings.needed())
-			must(t, s.put(t.Context(), l, c))
+			expect.NoError(t, s.put(t.Context(), l, c))
 		}
 		s.eventually(func() error { return l.haveAll() })
 		for i := range 5 {
@@ -195,7 +196,7 @@ func (s *survival) load(name, sources string, settings annotation, copies ...*co
 func (l *workload) followAll(ctx context.Context, wg *sync.WaitGroup) {
 	for _, c := range l.copies {
 		version, err := l.list(ctx, c, metav1.ListOptions{})
-		must(l.T, err)
+		expect.NoError(l.T, err)
 		wg.Go(func() { l.follow(ctx, c, version) })
 	}
 }
@@ -268,7 +269,8 @@ func (s *survival) clear() {
 	}
 	s.persons.Wait()
 	log, err := os.ReadFile(s.log)
-	if must(s.T, err); bytes.Contains(log, []byte("DATA RACE")) || bytes.Contains(log, []byte("\npanic: ")) {
+	expect.NoError(s.T, err)
+	if bytes.Contains(log, []byte("DATA RACE")) || bytes.Contains(log, []byte("\npanic: ")) {
 		s.T.Error("a controller has a race, or has panicked")
 	}
 	if s.T.Failed() {

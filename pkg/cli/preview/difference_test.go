@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
@@ -13,7 +14,7 @@ import (
 func volume(t *testing.T, name string, files ...tree.File) preview.Volume {
 	t.Helper()
 	built, err := tree.New(files)
-	must(t, err)
+	expect.NoError(t, err)
 	return preview.Volume{
 		Name: name, Type: preview.Liveconfig, Tree: built, RootMode: built.DirMode,
 		Hidden: map[string]bool{"secret": true, "d/secret": true},

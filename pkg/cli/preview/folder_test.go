@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // seen returns modes and contents of all that is below a folder.
@@ -33,14 +34,14 @@ func seen(t *testing.T, dir string) map[string]string {
 		found[name] = info.Mode().String() + " " + string(text)
 		return err
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	return found
 }
 
 func newFolder(t *testing.T, dir string) *preview.Folder {
 	t.Helper()
 	folder, err := preview.NewFolder(dir)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { folder.Close() })
 	return folder
 }
@@ -58,7 +59,7 @@ func TestFolder(t *testing.T) {
 			}
 			v.RootMode, v.Tree.DirMode = 0o777, 0o755|fs.ModeSetgid
 			v.Tree.UID, v.Tree.GID = 12345, 12345 // Without Owns they mean nothing.
-			must(t, folder.Write("v", v))
+			expect.NoError(t, folder.Write("v", v))
 			if err := os.Chmod(filepath.Join(dir, "v/d/e/none"), 0o400); err != nil { // Root does not need it.
 				t.Fatal(err)
 			}
@@ -75,7 +76,7 @@ func TestFolder(t *testing.T) {
 func TestFolderKeepsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("mine"), 0o600))
+	expect.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("mine"), 0o600))
 	_, err := preview.NewFolder(dir)
 	if want := "is not empty, it has mine"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("NewFolder = %v, want %q", err, want)
@@ -93,9 +94,9 @@ func TestFolderIsNotLeft(t *testing.T) {
 	outside := t.TempDir()
 	dir := filepath.Join(outside, "in")
 	folder := newFolder(t, dir)
-	must(t, os.Symlink("..", filepath.Join(dir, "link")))
+	expect.NoError(t, os.Symlink("..", filepath.Join(dir, "link")))
 	v := volume(t, "v", file("a", "1", 0o644))
-	must(t, folder.Write("v", v))
+	expect.NoError(t, folder.Write("v", v))
 	for _, path := range []string{"../v", "link/v", "deep/../../v", filepath.Join(outside, "v"), "v"} {
 		if err := folder.Write(path, v); err == nil {
 			t.Errorf("Write(%q) = nil, want an error", path)
@@ -104,12 +105,5 @@ func TestFolderIsNotLeft(t *testing.T) {
 	entries, err := os.ReadDir(outside)
 	if got := fmt.Sprint(entries); err != nil || got != "[d in/]" {
 		t.Errorf("outside of the folder are %s, %v, want the folder alone", got, err)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

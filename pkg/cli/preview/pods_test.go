@@ -9,6 +9,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 func TestPods(t *testing.T) {
@@ -104,7 +105,7 @@ func TestWhatTheServerRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var data any
-			must(t, yaml.Unmarshal([]byte(test.manifest), &data))
+			expect.NoError(t, yaml.Unmarshal([]byte(test.manifest), &data))
 			var set preview.Set
 			err := set.Add(data, "shop")
 			if err == nil || !strings.Contains(err.Error(), test.want) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 const driver = "csi.liveconfig.internal"
@@ -21,8 +22,8 @@ func readSet(t *testing.T, text string) *preview.Set {
 	var set preview.Set
 	for document := range strings.SplitSeq(text, "\n---\n") {
 		var data any
-		must(t, yaml.Unmarshal([]byte(document), &data))
-		must(t, set.Add(data, "shop"))
+		expect.NoError(t, yaml.Unmarshal([]byte(document), &data))
+		expect.NoError(t, set.Add(data, "shop"))
 	}
 	return &set
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // TestHealth: the answer is that of the moment.
@@ -40,7 +41,7 @@ func TestHealth(t *testing.T) {
 func listenHTTP(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := server.ListenHTTP(t.Context(), "127.0.0.1:0")
-	must(t, err)
+	expect.NoError(t, err)
 	return l
 }
 
@@ -50,7 +51,7 @@ func TestServeHTTP(t *testing.T) {
 	l := listenHTTP(t)
 	address := l.Addr().String()
 	early, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-	must(t, err)
+	expect.NoError(t, err)
 	defer early.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -73,13 +74,13 @@ func TestServeHTTP(t *testing.T) {
 func answerOn(t *testing.T, c net.Conn) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", http.NoBody)
-	must(t, err)
-	must(t, r.Write(c))
+	expect.NoError(t, err)
+	expect.NoError(t, r.Write(c))
 	response, err := http.ReadResponse(bufio.NewReader(c), r)
-	must(t, err)
+	expect.NoError(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	must(t, err)
+	expect.NoError(t, err)
 	return string(body)
 }
 

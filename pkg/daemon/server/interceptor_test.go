@@ -18,6 +18,7 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 const publishMethod = "/csi.v1.Node/NodePublishVolume"
@@ -174,7 +175,7 @@ func TestInterceptorGivesTheHandlerALogger(t *testing.T) {
 		klog.FromContext(ctx).Info("At work")
 		return nil, nil //nolint:nilnil // The interceptor does not look.
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	r.check(t, []string{
 		"INFO V0 At work method=NodePublishVolume volumeID=csi-1",
 		"INFO V4 Call served method=NodePublishVolume volumeID=csi-1",

@@ -13,23 +13,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // soon is how long something may take that takes milliseconds.
 const soon = 10 * time.Second
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // serving serves within the limits until the end of the test, and returns where.
 func serving(t *testing.T, handler http.Handler, m limits) (address string) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	expect.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- serveHTTP(ctx, l, handler, m) }()
@@ -178,9 +173,9 @@ func connectFrom(t *testing.T, local, address string) net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(local)}}
 	c, err := d.DialContext(t.Context(), "tcp", address)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // Most are closed by the server.
-	must(t, c.SetDeadline(time.Now().Add(soon)))
+	expect.NoError(t, c.SetDeadline(time.Now().Add(soon)))
 	return c
 }
 

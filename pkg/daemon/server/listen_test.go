@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 func TestParseEndpoint(t *testing.T) {
@@ -53,13 +54,13 @@ func TestListenReplacesWhatAKilledProcessLeft(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "csi.sock")
 	killed, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
-	must(t, err)
+	expect.NoError(t, err)
 	stale, ok := killed.(*net.UnixListener)
 	if !ok {
 		t.Fatalf("a unix listener is a %T", killed)
 	}
 	stale.SetUnlinkOnClose(false)
-	must(t, stale.Close())
+	expect.NoError(t, stale.Close())
 	l, err := server.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatalf("Listen over a stale socket: %v", err)
@@ -72,11 +73,11 @@ func TestListenRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	must(t, os.WriteFile(file, []byte("precious"), 0o600))
+	expect.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
 	link := filepath.Join(dir, "link")
-	must(t, os.Symlink(file, link))
+	expect.NoError(t, os.Symlink(file, link))
 	sub := filepath.Join(dir, "sub")
-	must(t, os.Mkdir(sub, 0o700))
+	expect.NoError(t, os.Mkdir(sub, 0o700))
 	long := filepath.Join(dir, strings.Repeat("s", 100))
 	tests := map[string]struct{ path, want string }{
 		"a file":              {file, "there is a file that is not a socket (-rw-------); remove it or choose another endpoint"},

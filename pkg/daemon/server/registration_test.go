@@ -18,6 +18,7 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 const (
@@ -41,7 +42,7 @@ func register(t *testing.T) (r *server.Registration, path string, stop func(), s
 func ask(t *testing.T, client registerapi.RegistrationClient) *registerapi.PluginInfo {
 	t.Helper()
 	info, err := client.GetInfo(t.Context(), &registerapi.InfoRequest{}, grpc.WaitForReady(true))
-	must(t, err)
+	expect.NoError(t, err)
 	return info
 }
 
@@ -51,7 +52,7 @@ func notify(t *testing.T, path string, verdict *registerapi.RegistrationStatus) 
 	kubelet := registerapi.NewRegistrationClient(dial(t, path))
 	ask(t, kubelet)
 	_, err := kubelet.NotifyRegistrationStatus(t.Context(), verdict)
-	must(t, err)
+	expect.NoError(t, err)
 }
 
 func end(t *testing.T, stop func(), served <-chan error) {
@@ -160,12 +161,12 @@ func TestRegistrationOutlivesItsDirectory(t *testing.T) {
 			notify(t, path, &registerapi.RegistrationStatus{Error: "no"})
 			refused := fmt.Sprint(r.Check())
 			dir := filepath.Dir(path)
-			must(t, errors.Join(os.RemoveAll(dir), replace(dir)))
+			expect.NoError(t, errors.Join(os.RemoveAll(dir), replace(dir)))
 			waitUntil(t, func() bool { return fmt.Sprint(r.Check()) != refused })
 			if err := r.Check(); err == nil || strings.Contains(err.Error(), dir) {
 				t.Errorf("Check = %v without a directory, want an error without its path: anybody may read it", err)
 			}
-			must(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)))
+			expect.NoError(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)))
 			waitUntil(t, func() bool { return exists(t, path) })
 			notify(t, path, &registerapi.RegistrationStatus{PluginRegistered: true})
 			if err := r.Check(); err != nil {
@@ -182,7 +183,7 @@ func TestRegistrationEndsWithoutItsDirectory(t *testing.T) {
 	r, path, stop, served := register(t)
 	notify(t, path, &registerapi.RegistrationStatus{Error: "no"})
 	refused := fmt.Sprint(r.Check())
-	must(t, os.RemoveAll(filepath.Dir(path)))
+	expect.NoError(t, os.RemoveAll(filepath.Dir(path)))
 	waitUntil(t, func() bool { return fmt.Sprint(r.Check()) != refused })
 	end(t, stop, served)
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // probe calls Probe and returns where its error will be.
@@ -89,7 +90,7 @@ func TestServeEndsCallsThatOutlastTheGracePeriod(t *testing.T) {
 		stop, served := serve(t, l, s)
 		conn, err := grpc.NewClient("passthrough:///driver", grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
-		must(t, err)
+		expect.NoError(t, err)
 		defer conn.Close()
 		called := probe(t.Context(), conn)
 		<-entered
@@ -126,7 +127,7 @@ func TestServeThatIsStoppedBeforeItBegins(t *testing.T) {
 func TestServeReportsAListenerThatBreaks(t *testing.T) {
 	t.Parallel()
 	l, path := listen(t)
-	must(t, l.Close())
+	expect.NoError(t, l.Close())
 	err := server.Serve(t.Context(), l, newServer(answer))
 	if !errors.Is(err, net.ErrClosed) || !strings.HasPrefix(err.Error(), "serve on "+path+": ") {
 		t.Errorf("Serve = %v, want it to say where, and %v", err, net.ErrClosed)

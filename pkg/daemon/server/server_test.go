@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,7 +46,7 @@ func newServer(probe func(context.Context) error, options ...grpc.ServerOption) 
 func dial(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -55,16 +56,9 @@ func listen(t *testing.T) (net.Listener, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "csi.sock")
 	l, err := server.Listen(t.Context(), path)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l, path
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func exists(t *testing.T, path string) bool {
@@ -79,6 +73,6 @@ func exists(t *testing.T, path string) bool {
 func modeOf(t *testing.T, path string) fs.FileMode {
 	t.Helper()
 	info, err := os.Lstat(path)
-	must(t, err)
+	expect.NoError(t, err)
 	return info.Mode()
 }

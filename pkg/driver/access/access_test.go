@@ -17,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 func pod() api.Pod {
@@ -27,7 +28,7 @@ func pod() api.Pod {
 func types(t *testing.T) *kubeclient.Types {
 	t.Helper()
 	types, err := kubeclient.New()
-	must(t, err)
+	expect.NoError(t, err)
 	return types
 }
 
@@ -37,11 +38,11 @@ func authority(t *testing.T, server http.RoundTripper, configMaps, secrets ident
 	all := types(t)
 	config := &rest.Config{Host: "https://localhost"}
 	reviews, err := all.Client(config, &http.Client{Transport: server}, authorizationv1.SchemeGroupVersion)
-	must(t, err)
+	expect.NoError(t, err)
 	a, err := access.New(access.Config{
 		Types: all, Reviews: reviews, Server: config, Readers: identity.Readers{ConfigMaps: configMaps, Secrets: secrets},
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	return a
 }
 
@@ -53,7 +54,7 @@ func TestWhoseClientItIs(t *testing.T) {
 		Driver: driverClient{}, Types: types(t), Server: &rest.Config{Host: "https://localhost"},
 		Readers: identity.Readers{ConfigMaps: identity.ByDriver, Secrets: identity.ByDriver},
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	for id, want := range map[identity.Identity]bool{
 		identity.Driver(): true, identity.OnBehalf(pod()): true, identity.Of(pod()): false,
 	} {

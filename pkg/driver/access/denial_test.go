@@ -26,6 +26,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // judge is an API server that reports whether it is ready, and answers reviews.
@@ -85,25 +86,25 @@ func (j *judge) serve(t *testing.T, tokens ...string) *access.Authority {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	files, err := state.NewFiles(t.TempDir())
-	must(t, err)
+	expect.NoError(t, err)
 	vault := access.NewVault(files)
 	for i, token := range tokens { // The one that lives longest is the first.
 		expires := time.Now().Add(time.Duration(10-i) * time.Hour)
-		must(t, vault.Store(token, pod(), access.NewToken(token, expires)))
+		expect.NoError(t, vault.Store(token, pod(), access.NewToken(token, expires)))
 	}
 	all := types(t)
 	config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, BearerToken: "driver", QPS: -1}
 	client, err := rest.HTTPClientFor(config)
-	must(t, err)
+	expect.NoError(t, err)
 	core, err := all.Client(config, client, corev1.SchemeGroupVersion)
-	must(t, err)
+	expect.NoError(t, err)
 	reviews, err := all.Client(config, client, authorizationv1.SchemeGroupVersion)
-	must(t, err)
+	expect.NoError(t, err)
 	a, err := access.New(access.Config{
 		Types: all, Driver: core, Reviews: reviews, Server: config, Vault: vault,
 		Readers: identity.Readers{ConfigMaps: identity.ByPod, Secrets: identity.ByPod},
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	return a
 }
 
@@ -337,7 +338,7 @@ func TestSelectionsAreListedAndWatched(t *testing.T) {
 				return authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Version: "v1", Resource: "secrets"}
 			}
 			r := &reviewer{t: t, status: status{Allowed: true}}
-			must(t, r.allow(identity.OnBehalf(pod()), ref))
+			expect.NoError(t, r.allow(identity.OnBehalf(pod()), ref))
 			var asked []authorizationv1.ResourceAttributes
 			for _, spec := range r.asked {
 				asked = append(asked, *spec.ResourceAttributes)
@@ -353,7 +354,7 @@ func TestSelectionsAreListedAndWatched(t *testing.T) {
 			for allowed, want := range map[bool]int{true: 2, false: 1} {
 				j := &judge{ready: http.StatusOK, review: http.StatusCreated, answer: status{Allowed: allowed}}
 				isDenied, err := j.serve(t, "good").Denies(t.Context(), identity.Of(pod()), ref)
-				must(t, err)
+				expect.NoError(t, err)
 				if isDenied == allowed || len(j.about) != want || j.about[0] != about("list") {
 					t.Errorf("Denies = %t after %+v, want %t after %d reviews", isDenied, j.about, !allowed, want)
 				}

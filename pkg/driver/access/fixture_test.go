@@ -19,6 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // server is an API server that records the tokens and the connections of requests.
@@ -111,18 +112,18 @@ func newFixture(t *testing.T) *fixture {
 func (g *fixture) restart() {
 	g.Helper()
 	g.vault = access.NewVault(g.files)
-	must(g.T, g.vault.Load())
+	expect.NoError(g.T, g.vault.Load())
 	var err error
 	g.all, err = access.New(access.Config{
 		Types: types(g.T), Server: g.server.config(), Vault: g.vault,
 		Readers: identity.Readers{ConfigMaps: identity.ByPod, Secrets: identity.ByPod},
 	})
-	must(g.T, err)
+	expect.NoError(g.T, err)
 }
 
 func (g *fixture) store(volumeID string, p api.Pod, value string, expires time.Time) {
 	g.Helper()
-	must(g.T, g.vault.Store(volumeID, p, access.NewToken(value, expires)))
+	expect.NoError(g.T, g.vault.Store(volumeID, p, access.NewToken(value, expires)))
 }
 
 func list(ctx context.Context, client rest.Interface, namespace string) error {
@@ -133,7 +134,7 @@ func list(ctx context.Context, client rest.Interface, namespace string) error {
 func (g *fixture) read(p api.Pod) (tokens []string, err error) {
 	g.Helper()
 	client, err := g.all.Client(identity.Of(p))
-	must(g.T, err)
+	expect.NoError(g.T, err)
 	err = list(g.Context(), client, "default")
 	return g.server.take(), err
 }
@@ -144,13 +145,5 @@ func (g *fixture) wantTokens(p api.Pod, want ...string) {
 	got, err := g.read(p)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		g.Errorf("asked with other tokens: %v (-want +got):\n%s", err, diff)
-	}
-}
-
-// must ends the test at an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

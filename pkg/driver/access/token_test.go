@@ -10,6 +10,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 var tomorrow = time.Date(2126, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -149,7 +150,7 @@ func TestATokenIsNeverShown(t *testing.T) {
 	token := access.NewToken("hunter2", tomorrow)
 	for _, v := range []any{token, &token, []access.Token{token}, struct{ T access.Token }{token}, map[string]access.Token{"a": token}} {
 		text, err := json.Marshal(v)
-		must(t, err)
+		expect.NoError(t, err)
 		shown := []string{string(text)}
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 			shown = append(shown, fmt.Sprintf(verb, v))

@@ -16,6 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // step is a part of a scenario.
@@ -181,7 +182,7 @@ func TestAfterARestartReadingResumes(t *testing.T) {
 	g.store("b", other, "gone", tomorrow)
 	g.restart()
 	g.wantTokens(pod(), "stored")
-	must(t, g.vault.Retain(func(id string) bool { return id == "a" }))
+	expect.NoError(t, g.vault.Retain(func(id string) bool { return id == "a" }))
 	g.restart()
 	g.wantTokens(pod(), "stored")
 	if got, err := g.read(other); len(got) != 0 || !errors.Is(err, access.ErrNoToken) {
@@ -195,7 +196,7 @@ func TestATokenWhoseFileIsGoneIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	g := newFixture(t)
 	g.store("a", pod(), "stored", tomorrow)
-	must(t, g.files.Delete("a"))
+	expect.NoError(t, g.files.Delete("a"))
 	g.store("a", pod(), "stored", tomorrow)
 	g.restart()
 	g.wantTokens(pod(), "stored")

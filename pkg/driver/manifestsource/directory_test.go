@@ -10,6 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/manifestsource"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // TestTheDirectoryIsSwapped as the kubelet swaps one: by the link ..data.
@@ -30,7 +31,7 @@ func TestTheDirectoryIsSwapped(t *testing.T) {
 	for i := 2; i < 10; i++ {
 		swap(i)
 		f.await(web(), "the next", holds(fmt.Sprint(i)))
-		must(t, os.RemoveAll(filepath.Join(dir, fmt.Sprintf("..%d", i-1))))
+		expect.NoError(t, os.RemoveAll(filepath.Join(dir, fmt.Sprintf("..%d", i-1))))
 	}
 }
 
@@ -120,8 +121,8 @@ func TestLinksThatLeadOut(t *testing.T) {
 // link makes a link, in the place of another one if there is one.
 func link(t *testing.T, to, path string) {
 	t.Helper()
-	must(t, os.Symlink(to, path+".new"))
-	must(t, os.Rename(path+".new", path))
+	expect.NoError(t, os.Symlink(to, path+".new"))
+	expect.NoError(t, os.Rename(path+".new", path))
 }
 
 // TestADirectoryThatGoesTakesNothingAlong and that comes back is followed again.
@@ -131,7 +132,7 @@ func TestADirectoryThatGoesTakesNothingAlong(t *testing.T) {
 	write(t, dir, map[string]string{"web.yaml": configMap("web", "1")})
 	f := followDir(t, dir)
 	f.use(web())
-	must(t, os.RemoveAll(dir))
+	expect.NoError(t, os.RemoveAll(dir))
 	s := f.await(web(), "the directory is gone", fails)
 	if !s.Found || string(s.Content.Data["key"]) != "1" {
 		t.Errorf("without its directory the object is %+v, want what it was", s)

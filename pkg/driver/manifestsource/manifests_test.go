@@ -19,6 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/manifestsource"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // soon is many times what a change takes.
@@ -35,26 +36,18 @@ type fixture struct {
 	budget  *budget.Budget
 }
 
-// must ends the test at an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // write puts files into a directory, which it makes, each in one step. No text is a file that goes.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
-	must(t, os.MkdirAll(dir, 0o700))
+	expect.NoError(t, os.MkdirAll(dir, 0o700))
 	for name, text := range files {
 		path := filepath.Join(dir, name)
 		if text == "" {
-			must(t, os.Remove(path))
+			expect.NoError(t, os.Remove(path))
 			continue
 		}
-		must(t, os.WriteFile(path+".new", []byte(text), 0o600))
-		must(t, os.Rename(path+".new", path))
+		expect.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
+		expect.NoError(t, os.Rename(path+".new", path))
 	}
 }
 
@@ -73,11 +66,11 @@ func followDir(t *testing.T, dir string) *fixture {
 	d, err := manifestsource.New(manifestsource.Config{
 		Dir: dir, Changed: func(key source.Key) { f.changed <- key }, Room: f.budget.Part(func(int64) {}),
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	f.Directory = d
 	first := key(api.ConfigMap, "default", "first")
 	giveBack, err := f.Acquire(first)
-	must(t, err)
+	expect.NoError(t, err)
 	defer giveBack()
 	if s := f.Get(first); s.Synced || s.Err != nil {
 		t.Errorf("before Run an object is %+v, want nothing known", s)
@@ -106,7 +99,7 @@ func web() source.Key { return key(api.ConfigMap, "default", "web") }
 func (f *fixture) use(k source.Key) {
 	f.t.Helper()
 	giveBack, err := f.Acquire(k)
-	must(f.t, err)
+	expect.NoError(f.t, err)
 	f.t.Cleanup(giveBack)
 }
 
@@ -226,7 +219,7 @@ func rewrite(t *testing.T, times int) {
 	f.use(web())
 	for i := range times {
 		file, err := os.Create(filepath.Join(f.dir, "web.yaml"))
-		must(t, err)
+		expect.NoError(t, err)
 		value := fmt.Sprint(i + 2)
 		text := configMap("web", value)
 		for _, half := range []string{text[:30], text[30:]} {
@@ -235,7 +228,7 @@ func rewrite(t *testing.T, times int) {
 				t.Fatalf("while the file is written the object is %+v, want it to be there", s)
 			}
 		}
-		must(t, file.Close())
+		expect.NoError(t, file.Close())
 		f.await(web(), "rewritten", holds(value))
 	}
 }
@@ -317,7 +310,7 @@ func TestRoom(t *testing.T) {
 	}
 	other := f.budget.Part(func(int64) {}).Account()
 	giveBack, err := f.Acquire(web())
-	must(t, err)
+	expect.NoError(t, err)
 	if used := f.budget.Used(); used == 0 {
 		t.Error("no bytes are used of an object in use")
 	}

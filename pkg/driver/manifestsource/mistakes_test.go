@@ -12,6 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/manifestsource"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // TestMistakesKeepWhatWasGood: and messages show where they are.
@@ -138,9 +139,9 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	f.use(mark)
 	f.use(late)
 	old, err := os.Create(filepath.Join(f.dir, "web.yaml"))
-	must(t, err)
+	expect.NoError(t, err)
 	young, err := os.Create(filepath.Join(f.dir, "late.yaml"))
-	must(t, err)
+	expect.NoError(t, err)
 	text := configMap("web", "2")
 	mustPrint(t, old, text[:20])
 	mustPrint(t, young, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: late}\n") // It is whole, and has no data yet.
@@ -157,8 +158,8 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	}
 	mustPrint(t, old, text[20:])
 	mustPrint(t, young, "data: {key: '3'}\n")
-	must(t, old.Close())
-	must(t, young.Close())
+	expect.NoError(t, old.Close())
+	expect.NoError(t, young.Close())
 	f.await(web(), "closed", holds("2"))
 	f.await(late, "closed", holds("3"))
 }
@@ -169,7 +170,7 @@ const vanishTime = 150 * time.Millisecond
 func mustPrint(t *testing.T, file *os.File, text string) {
 	t.Helper()
 	_, err := file.WriteString(text)
-	must(t, err)
+	expect.NoError(t, err)
 }
 
 // TestAnEmptyFileKeepsItsObjects: a disk may be full. A file that goes takes them along.
@@ -177,7 +178,7 @@ func TestAnEmptyFileKeepsItsObjects(t *testing.T) {
 	t.Parallel()
 	f := follow(t, map[string]string{"web.yaml": configMap("web", "1")})
 	f.use(web())
-	must(t, os.WriteFile(filepath.Join(f.dir, "web.yaml"), nil, 0o600))
+	expect.NoError(t, os.WriteFile(filepath.Join(f.dir, "web.yaml"), nil, 0o600))
 	s := f.await(web(), "its file is empty", fails)
 	if !s.Found || !strings.Contains(s.Err.Error(), "web.yaml: the file is empty") {
 		t.Errorf("with an empty file the object is %+v, want what it was", s)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch/fakeserver"
 )
 
 // page is an answer that is not made by an API server, as proxies have them.
@@ -20,8 +21,8 @@ type page struct{ kind, text string }
 
 func (p *page) Error() string { return p.text }
 
-func (p *page) response(r *http.Request) *http.Response {
-	return respond(r, http.StatusNotFound, p.kind, io.NopCloser(strings.NewReader(p.text)))
+func (p *page) Response(r *http.Request) *http.Response {
+	return fakeserver.Respond(r, http.StatusNotFound, p.kind, io.NopCloser(strings.NewReader(p.text)))
 }
 
 // notFound is what an API server answers about an object that does not exist, or whose namespace
@@ -68,14 +69,14 @@ func TestOnlyTheAPIServersWordThatItIsGoneCounts(t *testing.T) {
 		defer b.acquire(web)()
 		pass(untilPolled)
 		b.want(web, polling(holding(o)))
-		b.answerGets(tt.answer)
+		b.AnswerGets(tt.answer)
 		pass(longestPause)
 		if tt.gone {
 			b.want(web, polling(known{Synced: true}))
 		} else {
 			b.wantStrange(web, o)
 		}
-		b.answerGets(nil)
+		b.AnswerGets(nil)
 		pass(longestPause)
 		b.want(web, polling(holding(o)))
 	})
@@ -101,7 +102,7 @@ func (b *bench) wantStrange(ref api.Ref, was *corev1.ConfigMap) {
 		}
 	}
 	troubled := polling(holding(was))
-	troubled.Err = textOf(err)
+	troubled.Err = fakeserver.TextOf(err)
 	b.want(ref, troubled)
 	b.wantForbidden(ref, "another error")
 }

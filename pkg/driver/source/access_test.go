@@ -13,6 +13,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch/fakeserver"
 )
 
 var (
@@ -34,7 +35,7 @@ func unreviewed() error {
 func (b *bench) wantStory(ref api.Ref, want ...string) {
 	b.t.Helper()
 	b.settle()
-	if diff := cmp.Diff(want, b.story(ref)); diff != "" {
+	if diff := cmp.Diff(want, b.Story(ref)); diff != "" {
 		b.t.Errorf("requests for %s (-want +got):\n%s", ref, diff)
 	}
 }
@@ -66,18 +67,18 @@ func TestItIsAskedBeforeEachRequest(t *testing.T) {
 				o := b.putMap(configMap(web, "1"))
 				defer b.acquire(web)()
 				defer b.acquire(cert)()
-				want := []string{asking, "list", asking, "watch"}
+				want := []string{fakeserver.Asking, "list", fakeserver.Asking, "watch"}
 				b.wantStory(web, want...)
 				b.wantStory(cert, want...)
 				pass(time.Minute)
-				b.hangUp() // The watch is opened again.
-				want = append(want, asking, "watch")
+				b.HangUp() // The watch is opened again.
+				want = append(want, fakeserver.Asking, "watch")
 				b.wantStory(web, want...)
 				b.wantStory(cert, want...)
 				pass(time.Minute)
-				b.say(apierrors.NewResourceExpired("too old")) // The object is listed again.
+				b.Fail(web, apierrors.NewResourceExpired("too old")) // The object is listed again.
 				pass(longestSilence)
-				b.wantStory(web, append(want, asking, "list", asking, "watch")...)
+				b.wantStory(web, append(want, fakeserver.Asking, "list", fakeserver.Asking, "watch")...)
 				b.wantStory(cert, want...)
 				b.want(web, holding(o))
 			})
@@ -112,10 +113,10 @@ func TestWhatIsDeniedIsNotRead(t *testing.T) {
 		b.wantChanges(web, 1)
 		b.want(web, known{Err: r.err.Error()})
 		b.wantAfter(10*time.Minute, known{Err: r.err.Error(), Revoked: r.revoked}, r.changes)
-		if got := b.requested(web); len(got) != 0 {
+		if got := b.Requested(web); len(got) != 0 {
 			b.t.Errorf("requests: %v, want none", got)
 		}
-		if got := b.count(asking); got < 50 {
+		if got := b.Count(fakeserver.Asking); got < 50 {
 			b.t.Errorf("asked %d times in ten minutes, want it asked all the time", got)
 		}
 
@@ -134,14 +135,14 @@ func TestADeniedReaderGetsNoNewWatch(t *testing.T) {
 		b.wantChanges(web, 1)
 		pass(time.Minute)
 		b.deny(r.err)
-		b.hangUp()
+		b.HangUp()
 		b.wantForbidden(web, r.want)
 		troubled := holding(o).with(r.err)
 		b.wantNow(troubled, 1)
 		pass(10 * time.Minute)
 		troubled.Revoked = r.revoked
 		b.wantNow(troubled, r.changes)
-		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
+		if diff := cmp.Diff([]string{"list", "watch"}, b.Requested(web)); diff != "" {
 			b.t.Errorf("requests (-want +got):\n%s", diff)
 		}
 
@@ -155,17 +156,17 @@ func TestADeniedReaderGetsNoNewWatch(t *testing.T) {
 func TestTheDriverThatMayNotReadForAPodPolls(t *testing.T) {
 	bubbleOf(t, behalf, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
-		b.answer(forbidden(), forbidden())
-		b.answerGets(nil)
+		b.Answer(forbidden(), forbidden())
+		b.AnswerGets(nil)
 		defer b.acquire(web)()
 		pass(untilPolled)
 		b.want(web, polling(holding(o)))
-		reads := b.count("get")
-		b.wantStory(web, slices.Repeat([]string{asking, "list", "get"}, reads)...)
+		reads := b.Count("get")
+		b.wantStory(web, slices.Repeat([]string{fakeserver.Asking, "list", "get"}, reads)...)
 		b.deny(denied())
 		pass(longestPause)
 		b.wantForbidden(web, "forbidden")
-		b.wantStory(web, append(slices.Repeat([]string{asking, "list", "get"}, reads),
-			slices.Repeat([]string{asking}, b.count(asking)-reads)...)...)
+		b.wantStory(web, append(slices.Repeat([]string{fakeserver.Asking, "list", "get"}, reads),
+			slices.Repeat([]string{fakeserver.Asking}, b.Count(fakeserver.Asking)-reads)...)...)
 	})
 }

@@ -56,7 +56,7 @@ func (b *bench) wantUsed(want int64) {
 // TestAnObjectThatDoesNotExistTakesRoom too, since it is watched: from the first user to the last.
 func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
 	bubble(t, func(b *bench) {
-		answer := b.hold()
+		answer := b.Hold()
 		defer answer()
 		first := b.acquire(web)
 		b.wantUsed(BytesPerWatch)
@@ -94,7 +94,7 @@ func TestANewObjectLeavesTheReserve(t *testing.T) {
 		b.wantUsed(others.Size() + BytesPerWatch)
 		pass(time.Minute)
 		b.wantCrowded(known{})
-		b.wantRequests(web, "list")
+		b.WantRequests(web, "list")
 		pass(longestRest)
 		b.wantCrowded(known{})
 		b.wantChanges(web, 0)
@@ -132,7 +132,7 @@ func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 			before: func(b *bench) (*corev1.ConfigMap, func()) { return b.putMap(immutable(web, "1")), b.acquire(web) },
 			after: func(b *bench, _ *corev1.ConfigMap) *corev1.ConfigMap {
 				b.settle()
-				b.remove(web)
+				b.Remove(web)
 				o := b.putMap(immutable(web, strings.Repeat("x", 100_000)))
 				b.t.Cleanup(b.acquire(web))
 				return o
@@ -170,7 +170,7 @@ func TestWhatIsStoredIsPaidFor(t *testing.T) {
 			giveBack := b.acquire(ref)
 			b.settle()
 			b.putMap(immutable(ref, strings.Repeat("x", 100_000)))
-			b.remove(ref)
+			b.Remove(ref)
 			b.putMap(configMap(ref, "less"))
 			b.settle()
 			if got := b.room.Used(); b.known(ref).Immutable && got < BytesPerWatch+100_000 {
@@ -193,7 +193,7 @@ func TestAnObjectThatGrows(t *testing.T) {
 			return holding(b.putMap(configMap(web, "less")))
 		},
 		"it is deleted": func(b *bench, _ *budget.Account, _ *corev1.ConfigMap) known {
-			b.remove(web)
+			b.Remove(web)
 			return known{Synced: true}
 		},
 	}, func(b *bench, end func(*bench, *budget.Account, *corev1.ConfigMap) known) {

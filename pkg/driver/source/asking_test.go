@@ -36,7 +36,7 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 func slowly(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	early(t, identity.Driver(), recheck, func(b *bench) {
-		b.wire = flowcontrol.New(4).Transport(slow{b.cluster})
+		b.Wire = flowcontrol.New(4).Transport(slow{b.Server})
 		test(b)
 	})
 }
@@ -85,25 +85,18 @@ func TestANewcomerGoesFirst(t *testing.T) {
 		b.acquireMany("default", crowd)
 		b.serve()
 		pass(2 * time.Minute)
-		if got := b.openInAll(); got != crowd {
+		if got := b.OpenInAll(); got != crowd {
 			t.Fatalf("%d watches are open, want %d", got, crowd)
 		}
-		b.cluster.hangUp()
+		b.Cut()
 		pass(time.Second)
 		b.acquire(numbered("default", crowd))
 		b.wantServed(numbered("default", crowd))
 		pass(30 * time.Second)
-		if got := b.openInAll(); got != crowd+1 {
+		if got := b.OpenInAll(); got != crowd+1 {
 			t.Errorf("%d watches are open again, want %d", got, crowd+1)
 		}
 	})
-}
-
-// openInAll returns how many watches the cluster has open.
-func (c *cluster) openInAll() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.watches)
 }
 
 // TestWhatANewcomerSharesGoesFirst: after a restart the driver reads all objects of live volumes

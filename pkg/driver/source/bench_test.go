@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -22,6 +21,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch/fakeserver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -47,13 +47,7 @@ var (
 // byDriver returns the key of a ref that the driver reads.
 func byDriver(ref api.Ref) source.Key { return source.Key{Identity: identity.Driver(), Ref: ref} }
 
-// configMap returns one whose key «k» has the value.
-func configMap(ref api.Ref, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name},
-		Data:       map[string]string{"k": value},
-	}
-}
+func configMap(ref api.Ref, value string) *corev1.ConfigMap { return fakeserver.ConfigMap(ref, value) }
 
 // immutable returns one that cannot change.
 func immutable(ref api.Ref, value string) *corev1.ConfigMap {
@@ -64,7 +58,7 @@ func immutable(ref api.Ref, value string) *corev1.ConfigMap {
 
 // bench is a cache over a cluster, for use in a synctest bubble.
 type bench struct {
-	*cluster
+	*fakeserver.Server
 	*source.Cache
 	t    *testing.T
 	id   identity.Identity // The reader.
@@ -75,9 +69,8 @@ type bench struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup // Counts the cache while it runs.
 
-	clients []identity.Identity // For whom clients were asked for.
-
-	// The fields below are guarded by the cluster's lock.
+	// The fields below are guarded by the server's lock.
+	clients   []identity.Identity // For whom clients were asked for.
 	changes   []source.Key
 	hook      func(source.Key)            // Called at each change.
 	allow     func(context.Context) error // Answers Config.Allow.
@@ -98,17 +91,17 @@ func newBench(t *testing.T, id identity.Identity, recheck time.Duration) *bench 
 		t.Fatalf("the test logger is a %T", logger.GetSink())
 	}
 	b := &bench{
-		cluster: newCluster(t), t: t, id: id, room: budget.New(1 << 40), log: sink.GetBuffer(),
+		Server: fakeserver.New(t), t: t, id: id, room: budget.New(1 << 40), log: sink.GetBuffer(),
 		hook: func(source.Key) {}, allow: func(context.Context) error { return nil }, isDenied: true,
 	}
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	b.ctx, b.stop = ctx, stop
 	b.Cache = source.New(source.Config{
 		Client: func(id identity.Identity) (rest.Interface, error) {
-			b.clients = append(b.clients, id)
-			return b.client(), nil
+			b.Set(func() { b.clients = append(b.clients, id) })
+			return b.Client(), nil
 		},
-		Types:   b.front.types,
+		Types:   b.Front.Types,
 		Allow:   b.mayRead,
 		Denies:  b.isSure,
 		Changed: b.note,
@@ -118,8 +111,8 @@ func newBench(t *testing.T, id identity.Identity, recheck time.Duration) *bench 
 	t.Cleanup(func() {
 		stop()
 		b.running.Wait()
-		if b.unclosed != 0 {
-			t.Errorf("%d bodies of watches are not closed, or more than once", b.unclosed)
+		if got := b.StillOpen(); got != 0 {
+			t.Errorf("%d bodies of watches are not closed, or more than once", got)
 		}
 	})
 	return b
@@ -133,26 +126,26 @@ func (b *bench) serve() {
 
 func (b *bench) note(key source.Key) {
 	var hook func(source.Key)
-	b.set(func() { b.changes, hook = append(b.changes, key), b.hook })
+	b.Set(func() { b.changes, hook = append(b.changes, key), b.hook })
 	hook(key)
 }
 
 func (b *bench) mayRead(ctx context.Context, id identity.Identity, ref api.Ref) error {
-	b.wantAbout(asking, id, ref)
+	b.wantAbout(fakeserver.Asking, id, ref)
 	var allow func(context.Context) error
-	b.set(func() { allow = b.allow })
+	b.Set(func() { allow = b.allow })
 	return allow(ctx)
 }
 
 func (b *bench) isSure(_ context.Context, id identity.Identity, ref api.Ref) (is bool, err error) {
-	b.wantAbout(asserting, id, ref)
-	b.set(func() { is, err = b.isDenied, b.deniesErr })
+	b.wantAbout(fakeserver.Asserting, id, ref)
+	b.Set(func() { is, err = b.isDenied, b.deniesErr })
 	return is, err
 }
 
 // wantAbout records a question, which must be about the reader.
 func (b *bench) wantAbout(verb string, id identity.Identity, ref api.Ref) {
-	b.ask(verb, ref)
+	b.Ask(verb, ref)
 	if id != b.id {
 		b.t.Errorf("%s %s was asked about %s, want it asked about %s", verb, ref, id, b.id)
 	}
@@ -160,17 +153,17 @@ func (b *bench) wantAbout(verb string, id identity.Identity, ref api.Ref) {
 
 // onDenies sets the answer of [source.Config.Denies].
 func (b *bench) onDenies(is bool, err error) {
-	b.set(func() { b.isDenied, b.deniesErr = is, err })
+	b.Set(func() { b.isDenied, b.deniesErr = is, err })
 }
 
 // onAllow sets [source.Config.Allow] from now on.
-func (b *bench) onAllow(allow func(context.Context) error) { b.set(func() { b.allow = allow }) }
+func (b *bench) onAllow(allow func(context.Context) error) { b.Set(func() { b.allow = allow }) }
 
 // deny answers that with the error.
 func (b *bench) deny(err error) { b.onAllow(func(context.Context) error { return err }) }
 
 // onChange sets what is called at each change.
-func (b *bench) onChange(hook func(source.Key)) { b.set(func() { b.hook = hook }) }
+func (b *bench) onChange(hook func(source.Key)) { b.Set(func() { b.hook = hook }) }
 
 // key returns the key of a ref for the reader.
 func (b *bench) key(ref api.Ref) source.Key { return source.Key{Identity: b.id, Ref: ref} }
@@ -196,12 +189,16 @@ func (b *bench) settle() {
 func (b *bench) wantChanges(ref api.Ref, want int) {
 	b.t.Helper()
 	b.settle()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !slices.Equal(b.changes, slices.Repeat([]source.Key{b.key(ref)}, want)) {
-		b.t.Errorf("changes: %v, want %d of %s", b.changes, want, ref)
+	b.wantChangesOf(b.key(ref), want)
+}
+
+func (b *bench) wantChangesOf(key source.Key, want int) {
+	b.t.Helper()
+	var changes []source.Key
+	b.Set(func() { changes, b.changes = b.changes, nil })
+	if !slices.Equal(changes, slices.Repeat([]source.Key{key}, want)) {
+		b.t.Errorf("changes: %v, want %d of %s", changes, want, key)
 	}
-	b.changes = nil
 }
 
 // wantNow compares what is known of web, and the number of its changes since the last time.
@@ -249,14 +246,14 @@ func (b *bench) known(ref api.Ref) known {
 		k.Data[key] = string(value)
 	}
 	if s.Err != nil {
-		k.Err = textOf(s.Err)
+		k.Err = fakeserver.TextOf(s.Err)
 	}
 	return k
 }
 
 // with returns what is known when the error has come on top.
 func (k known) with(err error) known {
-	k.Err = textOf(err)
+	k.Err = fakeserver.TextOf(err)
 	return k
 }
 
@@ -277,7 +274,7 @@ func holding(o *corev1.ConfigMap) known {
 // putMap puts a config map and returns it as it then is.
 func (b *bench) putMap(o *corev1.ConfigMap) *corev1.ConfigMap {
 	b.t.Helper()
-	b.put(o)
+	b.Put(o)
 	return o
 }
 
@@ -286,7 +283,7 @@ func (b *bench) putMap(o *corev1.ConfigMap) *corev1.ConfigMap {
 func (b *bench) wantWatches(ref api.Ref, want, inAll int) {
 	b.t.Helper()
 	b.settle()
-	if got := b.open(ref); got != want {
+	if got := b.Open(ref); got != want {
 		b.t.Errorf("open watches of %s: %d, want %d", ref, got, want)
 	}
 	if got := b.Watches(); got != inAll {

@@ -10,13 +10,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch/fakeserver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
 // readers returns the identities that may lose access, and how the API server denies it.
 func readers() map[string]reader {
 	return map[string]reader{
-		"by the pod": {identity.Of(runner), forbiddenList(), func(b *bench, err error) { b.answer(err, err) }},
+		"by the pod": {identity.Of(runner), forbiddenList(), func(b *bench, err error) { b.Answer(err, err) }},
 		"on behalf":  {behalf, denied(), func(b *bench, err error) { b.deny(err) }},
 	}
 }
@@ -86,7 +87,7 @@ func TestADenialThatStaysIsBelieved(t *testing.T) {
 						pass(10 * time.Minute)
 						told := b.follow()
 						r.answer(b, r.denial)
-						b.hangUp()
+						b.HangUp()
 						pass(time.Hour)
 						revoked := holding(o).with(r.denial).revoked()
 						b.want(web, revoked)
@@ -119,26 +120,26 @@ func TestADenialThatStaysIsBelieved(t *testing.T) {
 // something else.
 func TestAnotherAnswerRestartsTheDoubt(t *testing.T) {
 	tests := map[string]func(b *bench){
-		"no answer":                   func(b *bench) { b.answer(refused(), refused()) },
-		"a server that is busy":       func(b *bench) { b.answer(unavailable(), unavailable()) },
-		"a token that is not valid":   func(b *bench) { b.answer(apierrors.NewUnauthorized("who are you"), unavailable()) },
-		"a get that is served":        func(b *bench) { b.answerGets(nil) },
-		"a get that fails":            func(b *bench) { b.answerGets(unavailable()) },
-		"a list that is served":       func(b *bench) { b.answer(nil, forbidden()) },
-		"that and a watch that fails": func(b *bench) { b.answer(nil, unavailable()) },
-		"everything":                  func(b *bench) { b.answer(nil, nil) },
+		"no answer":                   func(b *bench) { b.Answer(refused(), refused()) },
+		"a server that is busy":       func(b *bench) { b.Answer(unavailable(), unavailable()) },
+		"a token that is not valid":   func(b *bench) { b.Answer(apierrors.NewUnauthorized("who are you"), unavailable()) },
+		"a get that is served":        func(b *bench) { b.AnswerGets(nil) },
+		"a get that fails":            func(b *bench) { b.AnswerGets(unavailable()) },
+		"a list that is served":       func(b *bench) { b.Answer(nil, forbidden()) },
+		"that and a watch that fails": func(b *bench) { b.Answer(nil, unavailable()) },
+		"everything":                  func(b *bench) { b.Answer(nil, nil) },
 	}
 	each(t, identity.Of(runner), tests, func(b *bench, interlude func(b *bench)) {
 		told := b.follow()
 		b.putMap(configMap(web, "1"))
-		b.answer(forbiddenList(), forbidden())
+		b.Answer(forbiddenList(), forbidden())
 		defer b.acquire(web)()
 		for range 10 {
 			b.passMostOfTheDoubt()
 			interlude(b)
 			pass(longestSilence)
-			b.answer(forbiddenList(), forbidden())
-			b.hangUp()
+			b.Answer(forbiddenList(), forbidden())
+			b.HangUp()
 		}
 		b.wantNeverRevoked(told())
 		pass(longestPause + recheck + longestSilence)
@@ -166,7 +167,7 @@ func TestAListThatIsServedIsAnotherAnswer(t *testing.T) {
 		pass(time.Hour)
 		b.wantNeverRevoked(told())
 		b.want(web, holding(o).with(denied()))
-		if diff := cmp.Diff(b.count(asking)/2, b.count("list")); diff != "" {
+		if diff := cmp.Diff(b.Count(fakeserver.Asking)/2, b.Count("list")); diff != "" {
 			t.Errorf("lists (-want +got):\n%s", diff)
 		}
 	})
@@ -178,7 +179,7 @@ func TestWhatTheDriverMayNotReadForAPodIsNoDenial(t *testing.T) {
 	bubbleOf(t, behalf, func(b *bench) {
 		told := b.follow()
 		o := b.putMap(configMap(web, "1"))
-		b.answer(forbiddenList(), forbidden())
+		b.Answer(forbiddenList(), forbidden())
 		defer b.acquire(web)()
 		pass(time.Hour)
 		want := "the pod may get it, but the driver may not: " + forbiddenList().Error()
@@ -186,11 +187,11 @@ func TestWhatTheDriverMayNotReadForAPodIsNoDenial(t *testing.T) {
 		b.wantForbidden(web, "another error")
 		b.wantChanges(web, 1)
 
-		b.answer(nil, nil)
+		b.Answer(nil, nil)
 		pass(longestSilence)
 		b.want(web, holding(o))
-		b.answer(forbiddenList(), forbidden())
-		b.hangUp()
+		b.Answer(forbiddenList(), forbidden())
+		b.HangUp()
 		pass(time.Hour)
 		b.want(web, holding(o).with(errors.New(want)))
 		b.wantForbidden(web, "another error")
@@ -206,10 +207,10 @@ func TestAPolledObjectIsRevokedAsWell(t *testing.T) {
 		defer b.acquire(web)()
 		pass(untilPolled)
 		b.wantChanges(web, 2)
-		b.answerGets(forbiddenGet())
+		b.AnswerGets(forbiddenGet())
 		pass(longestPause + recheck + longestSilence)
 		b.wantNow(polling(holding(o)).with(forbiddenList()).revoked(), 2) // That it is denied, and that it stays so.
-		b.answerGets(nil)
+		b.AnswerGets(nil)
 		b.wantAfter(longestSilence, polling(holding(o)), 1)
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -15,7 +13,7 @@ import (
 func TestAWatchThatStaysRefused(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
-		b.answer(nil, forbidden())
+		b.Answer(nil, forbidden())
 		defer b.acquire(web)()
 		pass(untilPolled)
 		b.wantChanges(web, 2) // The object, and that it is polled.
@@ -29,14 +27,14 @@ func TestAWatchThatStaysRefused(t *testing.T) {
 		o = b.putMap(configMap(web, "2"))
 		b.wantAfter(longestPause, polling(holding(o)), 1)
 
-		b.remove(web)
+		b.Remove(web)
 		b.wantAfter(longestPause, polling(known{Synced: true}), 1)
-		if got := b.count("get"); got != 0 {
+		if got := b.Count("get"); got != 0 {
 			t.Errorf("gets = %d, want none where lists are served", got)
 		}
 
 		b.onChange(func(source.Key) {})
-		b.answer(nil, nil)
+		b.Answer(nil, nil)
 		b.wantAfter(longestPause, known{Synced: true}, 1)
 		b.wantWatches(web, 1, 1)
 	})
@@ -46,29 +44,15 @@ func TestAWatchThatStaysRefused(t *testing.T) {
 func TestAWatchThatFailsIsTrouble(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
-		b.answer(nil, unavailable())
+		b.Answer(nil, unavailable())
 		defer b.acquire(web)()
 		b.wantChanges(web, 2)
 		troubled := holding(o).with(unavailable())
 		b.want(web, troubled)
 		b.wantAfter(10*time.Minute, troubled, 0)
-		b.answer(nil, nil)
+		b.Answer(nil, nil)
 		pass(longestSilence)
 		b.want(web, holding(o))
 		b.wantWatches(web, 1, 1)
 	})
-}
-
-// wantVersions compares the resource versions that lists have asked for so far.
-func (b *bench) wantVersions(want ...string) {
-	b.t.Helper()
-	var got []string
-	for _, r := range b.all() {
-		if r.verb == "list" {
-			got = append(got, r.opts.ResourceVersion)
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		b.t.Errorf("resource versions of lists (-want +got):\n%s", diff)
-	}
 }

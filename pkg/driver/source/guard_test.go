@@ -28,10 +28,6 @@ const (
 	// requestsPerObject is a list and a watch. More would be made by every node for every object
 	// after each restart.
 	requestsPerObject = 2
-	// goroutinesPerObject is the goroutine that waits for the next event. The library's transport, which is not
-	// here, has another one for each request. One more takes at least 2 KiB of stack, and 8 KiB
-	// once it has decoded something.
-	goroutinesPerObject = 1
 	// allocsPerBookmark is what a quiet object makes on the heap in a minute.
 	allocsPerBookmark = 12
 	// heapPerObject is the most on the heap for an object of 1 KiB, with the part of
@@ -63,7 +59,7 @@ func onWire(t *testing.T, keys int, test func(g *guarded)) {
 		client := g.client()
 		g.Cache = source.New(source.Config{
 			Client:  func(identity.Identity) (rest.Interface, error) { return client, nil },
-			Types:   g.types,
+			Types:   g.Types,
 			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
 			Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return true, nil },
 			Changed: func(source.Key) { g.changes.Add(1) },
@@ -86,12 +82,12 @@ func (g *guarded) use(from, to int) {
 	for i := from; i < to; i++ {
 		key := byDriver(api.Ref{Kind: api.ConfigMap, Namespace: web.Namespace, Name: nameOf(i)})
 		if _, err := g.Acquire(key); err != nil {
-			g.t.Fatal(err)
+			g.T.Fatal(err)
 		}
 	}
 	synctest.Wait()
 	if got := g.Watches(); got != to || len(g.streams) != to {
-		g.t.Fatalf("%d objects have %d watches, %d of them open", to, got, len(g.streams))
+		g.T.Fatalf("%d objects have %d watches, %d of them open", to, got, len(g.streams))
 	}
 }
 
@@ -136,34 +132,6 @@ func TestGuardRequests(t *testing.T) {
 
 // driverWatchTime is the least that a quiet watch of the driver's stays open.
 const driverWatchTime = 30 * time.Minute
-
-func TestGuardGoroutines(t *testing.T) {
-	const few, many = 10, 110
-	onWire(t, 1, func(g *guarded) {
-		g.use(0, few)
-		before := goroutines()
-		g.use(few, many)
-		grown := goroutines() - before
-		t.Attr("guard/goroutines-per-object", fmt.Sprint(float64(grown)/(many-few)))
-		if want := (many - few) * goroutinesPerObject; grown != want {
-			t.Errorf("%d objects more take %d goroutines, want %d", many-few, grown, want)
-		}
-	})
-}
-
-// goroutines returns how many there are, without those that are about to end, for which a
-// collection waits.
-func goroutines() int {
-	least := runtime.NumGoroutine()
-	for range 10 {
-		runtime.GC()
-		for range 1000 {
-			runtime.Gosched()
-			least = min(least, runtime.NumGoroutine())
-		}
-	}
-	return least
-}
 
 // TestGuardAllocations counts what a change allocates on the heap, from its bytes until it is
 // reported, and what a bookmark does. More would mean that something new is decoded, copied or
@@ -240,7 +208,7 @@ func TestGuardMemoryAfterALargeEvent(t *testing.T) {
 		before := held()
 		large := g.object(nameOf(0))
 		large.Data["large"] = strings.Repeat("x", 1<<20)
-		g.send(nameOf(0), g.event(watch.Event{Type: watch.Modified, Object: large}))
+		g.send(nameOf(0), g.Event(watch.Event{Type: watch.Modified, Object: large}))
 		if grown := held().heap - before.heap; grown < 1<<19 || grown > 1<<20+heapAfterLarge {
 			t.Errorf("an object of 1 MiB takes %d bytes more, want little more than it has", grown)
 		}

@@ -13,7 +13,7 @@ import (
 func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 	each(t, identity.Driver(), map[string]func(b *bench){
 		"by lists":                         func(*bench) {},
-		"by lists, and watches are denied": func(b *bench) { b.answer(nil, forbidden()) },
+		"by lists, and watches are denied": func(b *bench) { b.Answer(nil, forbidden()) },
 		"by gets":                          (*bench).onlyGets,
 	}, func(b *bench, prepare func(b *bench)) {
 		prepare(b)
@@ -21,7 +21,7 @@ func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 		giveBack := b.acquire(web)
 		b.wantNow(holding(o), 1)
 		b.wantWatches(web, 0, 0)
-		if got := b.requested(web); len(got) > 2 {
+		if got := b.Requested(web); len(got) > 2 {
 			b.t.Errorf("requests: %v, want it read once", got)
 		}
 		becomes := b.putMap(configMap(other, "1"))
@@ -31,10 +31,10 @@ func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 		pass(longestPause)
 		b.want(other, holding(becomes))
 		b.wantWatches(other, 0, 0)
-		before := len(b.all())
+		before := len(b.All())
 		pass(24 * time.Hour)
 		b.want(web, holding(o))
-		if got := len(b.all()) - before; got != 0 {
+		if got := len(b.All()) - before; got != 0 {
 			b.t.Errorf("%d requests in a day, want none", got)
 		}
 		giveBack()
@@ -51,11 +51,11 @@ func TestANewUserReadsAnImmutableObjectAgain(t *testing.T) {
 		b.putMap(immutable(web, "old"))
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
-		b.remove(web)
+		b.Remove(web)
 		o := b.putMap(immutable(web, "new"))
 		b.wantChanges(web, 0)
 
-		answer := b.hold()
+		answer := b.Hold()
 		defer answer()
 		defer b.acquire(web)()
 		b.settle()
@@ -65,16 +65,16 @@ func TestANewUserReadsAnImmutableObjectAgain(t *testing.T) {
 		answer()
 		b.wantNow(holding(o), 1)
 		b.wantWatches(web, 0, 0)
-		b.wantVersions("", "") // Not from a cache that lags behind.
+		b.WantVersions("", "") // Not from a cache that lags behind.
 
-		b.answer(unavailable(), unavailable()) // The API server is away when the next user comes.
+		b.Answer(unavailable(), unavailable()) // The API server is away when the next user comes.
 		defer b.acquire(web)()
 		b.settle()
 		if got := b.known(web); got.Synced || got.Err != unavailable().Error() {
 			t.Errorf("known = %+v, want not synced and why", got)
 		}
-		b.answer(nil, nil)
-		b.remove(web)
+		b.Answer(nil, nil)
+		b.Remove(web)
 		pass(longestSilence)
 		b.want(web, known{Synced: true})
 		b.wantWatches(web, 1, 1) // Whatever comes next under this name is new.
@@ -98,7 +98,7 @@ func TestNewcomersToAnUnchangedImmutableObject(t *testing.T) {
 			leave()
 			b.want(web, holding(o))
 		}
-		if got := b.count("list"); got != 6 {
+		if got := b.Count("list"); got != 6 {
 			t.Errorf("lists = %d, want one for each user", got)
 		}
 		leave := b.acquire(web) // During its list; the other user stays.
@@ -124,7 +124,7 @@ func TestAnImmutableObjectOfAReleaseIsWatched(t *testing.T) {
 		b.wantWatches(web, 1, 2)
 		b.wantWatches(other, 1, 2)
 
-		b.remove(other) // The controller makes it again.
+		b.Remove(other) // The controller makes it again.
 		stable = immutable(other, "2")
 		stable.Labels = map[string]string{release.StableLabel: web.Name}
 		b.want(other, holding(b.putMap(stable)))

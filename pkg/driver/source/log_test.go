@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch/fakeserver"
 )
 
 // hush is content that must not be logged.
@@ -26,7 +27,7 @@ func (b *bench) logged(seen *int) []string {
 	for _, e := range entries[*seen:] {
 		line := e.Message
 		if e.Err != nil {
-			line += ": " + textOf(e.Err)
+			line += ": " + fakeserver.TextOf(e.Err)
 		}
 		lines = append(lines, line)
 	}
@@ -50,16 +51,16 @@ func TestEachSortOfTroubleIsLoggedOnce(t *testing.T) {
 		want()
 		for range 2 {
 			for _, err := range []error{unavailable(), forbidden(), refused()} {
-				b.answer(err, err)
-				b.hangUp()
+				b.Answer(err, err)
+				b.HangUp()
 				pass(10 * time.Minute)
 				want(trouble + err.Error())
 			}
-			b.answer(nil, nil)
+			b.Answer(nil, nil)
 			pass(longestSilence)
 			want(over)
 			pass(10 * time.Minute)
-			b.hangUp()
+			b.HangUp()
 			want()
 		}
 
@@ -82,10 +83,10 @@ func TestTroubleThatPollingEndsIsOver(t *testing.T) {
 	bubbleOf(t, identity.Of(runner), func(b *bench) {
 		seen := 0
 		b.putMap(configMap(web, hush))
-		b.answer(forbiddenList(), forbidden())
+		b.Answer(forbiddenList(), forbidden())
 		defer b.acquire(web)()
 		pass(time.Minute)
-		b.answerGets(nil)
+		b.AnswerGets(nil)
 		pass(time.Hour)
 		want := []string{"The driver cannot follow an object: " + forbiddenList().Error(), "The driver follows an object again"}
 		if diff := cmp.Diff(want, b.logged(&seen)); diff != "" {

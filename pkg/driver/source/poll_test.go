@@ -31,8 +31,8 @@ func polling(k known) known {
 
 // onlyGets lets nothing but gets be answered.
 func (b *bench) onlyGets() {
-	b.answer(forbiddenList(), forbidden())
-	b.answerGets(nil)
+	b.Answer(forbiddenList(), forbidden())
+	b.AnswerGets(nil)
 }
 
 // forbiddenList is a denial that differs from those of other requests.
@@ -63,13 +63,13 @@ func TestAnObjectsLifeByGets(t *testing.T) {
 		second := b.putMap(configMap(web, "2"))
 		b.wantAfter(longestPause, polling(holding(second)), 1)
 
-		b.remove(web)
+		b.Remove(web)
 		b.wantAfter(longestPause, polling(known{Synced: true}), 1)
 
 		third := b.putMap(configMap(web, "2"))
 		b.wantAfter(longestPause, polling(holding(third)), 1)
 
-		b.remove(web)
+		b.Remove(web)
 		fourth := b.putMap(configMap(web, "2")) // Deleted and created between two reads.
 		pass(longestPause)
 		if fourth.UID == third.UID {
@@ -77,16 +77,16 @@ func TestAnObjectsLifeByGets(t *testing.T) {
 		}
 		b.wantNow(polling(holding(fourth)), 1)
 		b.wantWatches(web, 0, 1)
-		if got := b.count("watch"); got != 0 {
+		if got := b.Count("watch"); got != 0 {
 			t.Errorf("watches asked for: %d, want none after a list that is forbidden", got)
 		}
 
-		b.answer(nil, nil) // All rights end the polling.
+		b.Answer(nil, nil) // All rights end the polling.
 		b.wantAfter(longestPause, holding(fourth), 1)
 		b.wantWatches(web, 1, 1)
-		before := len(b.requested(web))
-		b.bookmarks(15*time.Minute, web)
-		if got := b.requested(web)[before:]; len(got) != 0 {
+		before := len(b.Requested(web))
+		b.Bookmarks(15*time.Minute, web)
+		if got := b.Requested(web)[before:]; len(got) != 0 {
 			t.Errorf("requests while a watch is open: %v, want none", got)
 		}
 		b.wantNow(holding(b.putMap(configMap(web, "3"))), 1)
@@ -104,17 +104,17 @@ func TestAGetThatFailsIsNoDenial(t *testing.T) {
 	}, func(b *bench, err error) {
 		o := b.putMap(configMap(web, "1"))
 		b.onlyGets()
-		b.answerGets(err)
+		b.AnswerGets(err)
 		defer b.acquire(web)()
 		b.wantForbidden(web, "another error")
 		b.want(web, known{Err: err.Error()})
-		b.answerGets(nil)
+		b.AnswerGets(nil)
 		pass(longestSilence)
 		b.want(web, holding(o))
 		pass(untilPolled)
 		b.want(web, polling(holding(o)))
 
-		b.answerGets(err)
+		b.AnswerGets(err)
 		pass(longestPause)
 		b.want(web, polling(holding(o)).with(err))
 		b.wantForbidden(web, "another error")
@@ -129,14 +129,14 @@ func TestWhenEverythingIsRevoked(t *testing.T) {
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
 		pass(time.Minute)
-		b.answer(forbiddenList(), forbidden())
-		b.hangUp()
+		b.Answer(forbiddenList(), forbidden())
+		b.HangUp()
 		b.wantNow(holding(o), 0)
 		pass(2 * firstRetry)
 		b.want(web, holding(o).with(forbiddenList()))
 		b.wantForbidden(web, "forbidden")
 		b.wantChanges(web, 1)
-		if diff := cmp.Diff([]string{"list", "watch", "watch", "list", "get"}, b.requested(web)[:5]); diff != "" {
+		if diff := cmp.Diff([]string{"list", "watch", "watch", "list", "get"}, b.Requested(web)[:5]); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})

@@ -28,19 +28,19 @@ func TestHowLongAWatchStaysOpen(t *testing.T) {
 				for range opened {
 					b.settle()
 					pass(2 * time.Second)
-					b.bookmark(web)
-					b.hangUp()
+					b.Bookmark(web)
+					b.HangUp()
 				}
 				b.settle()
 				var seconds []int64
-				for _, r := range b.all() {
-					if r.verb != "watch" {
+				for _, r := range b.All() {
+					if r.Verb != "watch" {
 						continue
 					}
-					if r.opts.TimeoutSeconds == nil {
+					if r.Opts.TimeoutSeconds == nil {
 						t.Fatal("a watch that is never to be closed")
 					}
-					seconds = append(seconds, *r.opts.TimeoutSeconds)
+					seconds = append(seconds, *r.Opts.TimeoutSeconds)
 				}
 				slices.Sort(seconds)
 				least, most := int64(tt.least.Seconds()), int64(tt.most.Seconds())

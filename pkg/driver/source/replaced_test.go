@@ -20,7 +20,7 @@ func TestAPolledObjectThatIsReplaced(t *testing.T) {
 		pass(untilPolled)
 		for _, after := range []time.Duration{0, source.AbsenceTime / 4, source.AbsenceTime / 2} {
 			pass(10 * time.Minute)
-			b.remove(web)
+			b.Remove(web)
 			b.untilGone(web)
 			gone := b.Get(b.key(web)).Changed
 			pass(after)
@@ -29,12 +29,12 @@ func TestAPolledObjectThatIsReplaced(t *testing.T) {
 			b.want(web, polling(holding(o)))
 		}
 
-		b.remove(web)
+		b.Remove(web)
 		b.untilGone(web)
 		pass(source.AbsenceTime)
-		before := b.count("get")
+		before := b.Count("get")
 		pass(10 * time.Minute)
-		if got := b.count("get") - before; got < 15 || got > 35 {
+		if got := b.Count("get") - before; got < 15 || got > 35 {
 			t.Errorf("gets in ten minutes of an object that stays away: %d, want about two a minute", got)
 		}
 	})

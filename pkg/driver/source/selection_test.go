@@ -53,30 +53,25 @@ func (b *bench) wantMembers(ref api.Ref, changes int, want ...string) {
 	if s.Found != (len(want) > 0) || !s.Synced {
 		b.t.Errorf("Found = %t and Synced = %t with %d members", s.Found, s.Synced, len(want))
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !slices.Equal(b.changes, slices.Repeat([]source.Key{b.selection(ref)}, changes)) {
-		b.t.Errorf("changes: %v, want %d", b.changes, changes)
-	}
-	b.changes = nil
+	b.wantChangesOf(b.selection(ref), changes)
 }
 
 func (b *bench) problem(ref api.Ref) error { return b.Get(b.selection(ref)).Err }
 
 func TestSelectionFollowsItsObjects(t *testing.T) {
 	bubble(t, func(b *bench) {
-		b.put(labelled("shop", "a", "web", "1"))
-		b.put(labelled("shop", "other", "db", "1"))
-		b.put(labelled("elsewhere", "a", "web", "1"))
+		b.Put(labelled("shop", "a", "web", "1"))
+		b.Put(labelled("shop", "other", "db", "1"))
+		b.Put(labelled("elsewhere", "a", "web", "1"))
 		b.selectAll(ofShop)
 		b.wantMembers(ofShop, 1, "shop/a=1")
-		b.put(labelled("shop", "b", "web", "1"))
+		b.Put(labelled("shop", "b", "web", "1"))
 		b.wantMembers(ofShop, 1, "shop/a=1", "shop/b=1")
-		b.put(labelled("shop", "a", "web", "2"))
+		b.Put(labelled("shop", "a", "web", "2"))
 		b.wantMembers(ofShop, 1, "shop/a=2", "shop/b=1")
-		b.put(labelled("shop", "other", "web", "1"))
+		b.Put(labelled("shop", "other", "web", "1"))
 		b.wantMembers(ofShop, 1, "shop/a=2", "shop/b=1", "shop/other=1")
-		b.put(labelled("elsewhere", "b", "web", "1"))
+		b.Put(labelled("elsewhere", "b", "web", "1"))
 		b.wantMembers(ofShop, 0, "shop/a=2", "shop/b=1", "shop/other=1")
 	})
 }
@@ -84,9 +79,9 @@ func TestSelectionFollowsItsObjects(t *testing.T) {
 func TestSelectionInAllNamespaces(t *testing.T) {
 	bubble(t, func(b *bench) {
 		all := api.Ref{Kind: api.ConfigMap}
-		b.put(labelled("shop", "a", "web", "1"))
+		b.Put(labelled("shop", "a", "web", "1"))
 		b.selectAll(all)
-		b.put(labelled("billing", "a", "web", "2"))
+		b.Put(labelled("billing", "a", "web", "2"))
 		b.wantMembers(all, 2, "billing/a=2", "shop/a=1")
 	})
 }
@@ -99,9 +94,9 @@ func TestMembersAreInTheOrderOfTheirAge(t *testing.T) {
 		old.Annotations = map[string]string{
 			"folder": "x", "long": strings.Repeat("y", 10_000), "kubectl.kubernetes.io/last-applied-configuration": "{}",
 		}
-		b.put(labelled("shop", "b", "web", "1"))
-		b.put(labelled("shop", "a", "web", "1"))
-		b.put(old)
+		b.Put(labelled("shop", "b", "web", "1"))
+		b.Put(labelled("shop", "a", "web", "1"))
+		b.Put(old)
 		b.selectAll(ofShop)
 		b.wantMembers(ofShop, 1, "shop/z=1", "shop/a=1", "shop/b=1")
 		got := b.Get(b.selection(ofShop)).Members[0]
@@ -117,13 +112,13 @@ func TestMembersAreInTheOrderOfTheirAge(t *testing.T) {
 func TestAnObjectLeavesASelection(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for _, name := range []string{"a", "b", "c"} {
-			b.put(labelled("shop", name, "web", "1"))
+			b.Put(labelled("shop", name, "web", "1"))
 		}
 		b.selectAll(ofShop)
 		b.wantMembers(ofShop, 1, "shop/a=1", "shop/b=1", "shop/c=1")
-		b.put(labelled("shop", "a", "db", "1"))
+		b.Put(labelled("shop", "a", "db", "1"))
 		b.wantMembers(ofShop, 1, "shop/b=1", "shop/c=1")
-		b.remove(api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: "b"})
+		b.Remove(api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: "b"})
 		b.wantMembers(ofShop, 0, "shop/b=1", "shop/c=1")
 		if m := b.Get(b.selection(ofShop)).Members; m[0].Gone.IsZero() || !m[1].Gone.IsZero() {
 			t.Errorf("gone since %v and %v, want only the first one gone", m[0].Gone, m[1].Gone)
@@ -132,8 +127,8 @@ func TestAnObjectLeavesASelection(t *testing.T) {
 		b.wantMembers(ofShop, 0, "shop/b=1", "shop/c=1")
 		pass(time.Millisecond)
 		b.wantMembers(ofShop, 1, "shop/c=1")
-		b.remove(api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: "c"})
-		b.put(labelled("shop", "c", "web", "2"))
+		b.Remove(api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: "c"})
+		b.Put(labelled("shop", "c", "web", "2"))
 		b.wantMembers(ofShop, 1, "shop/c=2")
 		pass(2 * source.AbsenceTime)
 		b.wantMembers(ofShop, 0, "shop/c=2")
@@ -145,16 +140,16 @@ func TestManyLeaveASelection(t *testing.T) {
 	bubble(t, func(b *bench) {
 		const many = 50
 		for i := range many {
-			b.put(labelled("shop", fmt.Sprintf("o-%02d", i), "web", "1"))
+			b.Put(labelled("shop", fmt.Sprintf("o-%02d", i), "web", "1"))
 		}
 		b.selectAll(ofShop)
 		for i := range many {
-			b.put(labelled("shop", fmt.Sprintf("o-%02d", i), "db", "1"))
+			b.Put(labelled("shop", fmt.Sprintf("o-%02d", i), "db", "1"))
 		}
 		b.settle()
 		asked := 0
-		for _, r := range b.all() {
-			if r.verb == "list" && r.ref.Name != "" {
+		for _, r := range b.All() {
+			if r.Verb == "list" && r.Ref.Name != "" {
 				asked++
 			}
 		}
@@ -178,15 +173,15 @@ func (b *bench) wantCount(ref api.Ref, want int) {
 // TestStableCopiesNeverMatch although they have the labels of their object.
 func TestStableCopiesNeverMatch(t *testing.T) {
 	bubble(t, func(b *bench) {
-		b.put(labelled("shop", "a", "web", "1"))
+		b.Put(labelled("shop", "a", "web", "1"))
 		copied := labelled("shop", "a.stable", "web", "0")
 		copied.Labels["liveconfig.internal/stable-of"] = "a"
-		b.put(copied)
+		b.Put(copied)
 		b.selectAll(ofShop)
 		b.wantMembers(ofShop, 1, "shop/a=1")
 		copied = copied.DeepCopy()
 		copied.Data["k"] = "1"
-		b.put(copied)
+		b.Put(copied)
 		b.wantMembers(ofShop, 0, "shop/a=1")
 	})
 }
@@ -208,37 +203,37 @@ func TestSelectionsAreShared(t *testing.T) {
 // TestSelectionAfterTrouble: nothing is missed, and nothing is dropped meanwhile.
 func TestSelectionAfterTrouble(t *testing.T) {
 	change := func(b *bench) {
-		b.put(labelled("shop", "a", "db", "1"))
-		b.put(labelled("shop", "b", "web", "2"))
-		b.put(labelled("shop", "c", "web", "1"))
+		b.Put(labelled("shop", "a", "db", "1"))
+		b.Put(labelled("shop", "b", "web", "2"))
+		b.Put(labelled("shop", "c", "web", "1"))
 	}
 	each(t, identity.Driver(), map[string]func(*bench){
-		"the watch ends": func(b *bench) { b.cluster.hangUp(); change(b) },
+		"the watch ends": func(b *bench) { b.Cut(); change(b) },
 		"the version has expired": func(b *bench) {
-			b.cluster.hangUp()
+			b.Cut()
 			change(b)
-			b.compact()
+			b.Compact()
 		},
 		"the server is away": func(b *bench) {
-			b.answer(errors.New("away"), errors.New("away"))
-			b.cluster.hangUp()
+			b.Answer(errors.New("away"), errors.New("away"))
+			b.Cut()
 			change(b)
 			pass(time.Minute)
 			b.wantCount(ofShop, 2)
-			b.answer(nil, nil)
+			b.Answer(nil, nil)
 		},
 		"the watch is dead": func(b *bench) {
-			b.deaden(ofShop)
+			b.Deaden(ofShop)
 			change(b)
-			b.passInOrder(3 * time.Hour)
+			b.PassInOrder(3 * time.Hour)
 		},
 	}, func(b *bench, trouble func(*bench)) {
-		b.put(labelled("shop", "a", "web", "1"))
-		b.put(labelled("shop", "b", "web", "1"))
+		b.Put(labelled("shop", "a", "web", "1"))
+		b.Put(labelled("shop", "b", "web", "1"))
 		b.selectAll(ofShop)
 		trouble(b)
 		pass(20 * time.Second)
-		b.set(func() { b.changes = nil })
+		b.Set(func() { b.changes = nil })
 		b.wantMembers(ofShop, 0, "shop/b=2", "shop/c=1")
 		if err := b.problem(ofShop); err != nil {
 			b.t.Errorf("problem = %v, want none", err)
@@ -249,11 +244,11 @@ func TestSelectionAfterTrouble(t *testing.T) {
 // TestRightsToASelectionAreLost: the members stay until the denial is sure, and then it is shown.
 func TestRightsToASelectionAreLost(t *testing.T) {
 	bubbleOf(t, identity.Of(api.Pod{Namespace: "default", ServiceAccount: "runner"}), func(b *bench) {
-		b.put(labelled("shop", "a", "web", "1"))
+		b.Put(labelled("shop", "a", "web", "1"))
 		b.selectAll(ofShop)
 		denied := apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("no"))
-		b.answer(denied, denied)
-		b.cluster.hangUp()
+		b.Answer(denied, denied)
+		b.Cut()
 		pass(time.Minute)
 		s := b.Get(b.selection(ofShop))
 		if len(s.Members) != 1 || !apierrors.IsForbidden(s.Err) || s.Revoked {
@@ -264,8 +259,8 @@ func TestRightsToASelectionAreLost(t *testing.T) {
 		if s := b.Get(b.selection(ofShop)); len(s.Members) != 1 || !s.Revoked {
 			t.Errorf("%d members, revoked %t, want one, and that access is revoked", len(s.Members), s.Revoked)
 		}
-		b.answer(nil, nil)
-		b.put(labelled("shop", "b", "web", "1"))
+		b.Answer(nil, nil)
+		b.Put(labelled("shop", "b", "web", "1"))
 		pass(time.Minute)
 		if s := b.Get(b.selection(ofShop)); len(s.Members) != 2 || s.Revoked || s.Err != nil {
 			t.Errorf("%d members, problem %v, want two and none", len(s.Members), s.Err)
@@ -293,23 +288,23 @@ func TestASelectionHasTooMuch(t *testing.T) {
 		objects, most int
 	},
 	) {
-		b.put(labelled("shop", "z", "web", "1"))
+		b.Put(labelled("shop", "z", "web", "1"))
 		b.selectAll(ofShop)
 		name := func(i int) string { return fmt.Sprintf("o-%04d", i) }
 		if tt.comesAtOnce {
-			b.answer(errors.New("away"), errors.New("away"))
-			b.cluster.hangUp()
+			b.Answer(errors.New("away"), errors.New("away"))
+			b.Cut()
 			pass(10 * time.Second)
 		}
 		for i := range tt.count {
-			b.put(labelled("shop", name(i), "web", tt.value))
+			b.Put(labelled("shop", name(i), "web", tt.value))
 			if !tt.comesAtOnce {
 				b.settle()
 			}
 		}
 		if tt.comesAtOnce {
-			b.compact()
-			b.answer(nil, nil)
+			b.Compact()
+			b.Answer(nil, nil)
 		}
 		pass(10 * time.Second)
 		b.wantCount(ofShop, tt.most)
@@ -324,7 +319,7 @@ func TestASelectionHasTooMuch(t *testing.T) {
 			b.t.Errorf("%d bytes of room are used, and %d a while later", used, after)
 		}
 		for i := range tt.count {
-			b.put(labelled("shop", name(i), "db", "1"))
+			b.Put(labelled("shop", name(i), "db", "1"))
 		}
 		pass(time.Minute)
 		b.wantCount(ofShop, 1)
@@ -338,14 +333,14 @@ func TestASelectionHasTooMuch(t *testing.T) {
 func TestPagesAreBounded(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for i := range 12 {
-			b.put(labelled("shop", fmt.Sprintf("o-%02d", i), "web", strings.Repeat("x", 1_000_000)))
+			b.Put(labelled("shop", fmt.Sprintf("o-%02d", i), "web", strings.Repeat("x", 1_000_000)))
 		}
 		b.selectAll(ofShop)
 		b.wantCount(ofShop, 12)
 		var limits []int64
-		for _, r := range b.all() {
-			if r.verb == "list" {
-				limits = append(limits, r.opts.Limit)
+		for _, r := range b.All() {
+			if r.Verb == "list" {
+				limits = append(limits, r.Opts.Limit)
 			}
 		}
 		if want := []int64{100, 25, 6, 1}; !slices.Equal(limits[:4], want) || len(limits) != 3+12 {
@@ -358,14 +353,14 @@ func TestPagesAreBounded(t *testing.T) {
 func TestAListExpiresBetweenPages(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for i := range 150 {
-			b.put(labelled("shop", fmt.Sprintf("o-%03d", i), "web", "1"))
+			b.Put(labelled("shop", fmt.Sprintf("o-%03d", i), "web", "1"))
 		}
-		b.set(func() { b.continueErr = apierrors.NewResourceExpired("the continue token is too old") })
+		b.FailPages(apierrors.NewResourceExpired("the continue token is too old"))
 		b.selectAll(ofShop)
 		if s := b.Get(b.selection(ofShop)); s.Synced || !apierrors.IsResourceExpired(s.Err) {
 			t.Errorf("synced %t, problem %v, want not synced, and that it has expired", s.Synced, s.Err)
 		}
-		b.set(func() { b.continueErr = nil })
+		b.FailPages(nil)
 		pass(10 * time.Second)
 		b.wantCount(ofShop, 150)
 	})
@@ -374,12 +369,12 @@ func TestAListExpiresBetweenPages(t *testing.T) {
 // TestASelectionWaitsForRoom: nothing is stored that has no room.
 func TestASelectionWaitsForRoom(t *testing.T) {
 	bubble(t, func(b *bench) {
-		b.put(labelled("shop", "a", "web", "1"))
+		b.Put(labelled("shop", "a", "web", "1"))
 		b.selectAll(ofShop)
 		b.wantMembers(ofShop, 1, "shop/a=1")
 		taken := b.room.Part(func(int64) {}).Account()
 		taken.Force(b.room.Limit() - b.room.Used() - 100)
-		b.put(labelled("shop", "b", "web", strings.Repeat("x", 1000)))
+		b.Put(labelled("shop", "b", "web", strings.Repeat("x", 1000)))
 		b.settle()
 		if _, ok := errors.AsType[*budget.ExhaustedError](b.problem(ofShop)); !ok {
 			t.Errorf("problem = %v, want no room", b.problem(ofShop))
@@ -392,4 +387,12 @@ func TestASelectionWaitsForRoom(t *testing.T) {
 			t.Errorf("problem = %v, want none", err)
 		}
 	})
+}
+
+// labelled returns a config map with the label team and a value of its key «k».
+func labelled(namespace, name, team, value string) *corev1.ConfigMap {
+	o := configMap(api.Ref{Kind: api.ConfigMap, Namespace: namespace, Name: name}, value)
+	o.Labels = map[string]string{"team": team}
+	o.CreationTimestamp = metav1.NewTime(time.Unix(1_700_000_000, 0))
+	return o
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/content"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch/fakeserver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -32,7 +33,7 @@ func TestAnObjectsLife(t *testing.T) {
 		second := b.putMap(configMap(web, "2"))
 		b.wantNow(holding(second), 1)
 
-		b.remove(web)
+		b.Remove(web)
 		b.wantNow(known{Synced: true}, 1)
 
 		third := b.putMap(configMap(web, "2"))
@@ -41,7 +42,7 @@ func TestAnObjectsLife(t *testing.T) {
 		}
 		b.wantNow(holding(third), 1)
 
-		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
+		if diff := cmp.Diff([]string{"list", "watch"}, b.Requested(web)); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
@@ -57,7 +58,7 @@ func TestSecretsAndOtherNamespaces(t *testing.T) {
 			defer b.acquire(ref)()
 		}
 		b.settle()
-		b.put(&corev1.Secret{
+		b.Put(&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Data: map[string][]byte{"k": []byte("secret")},
 		})
 		b.putMap(configMap(shared, "shared"))
@@ -97,7 +98,7 @@ func TestDataAndBinaryDataOfAConfigMap(t *testing.T) {
 func TestNotSyncedIsNotNotFound(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
-		answer := b.hold()
+		answer := b.Hold()
 		defer b.acquire(web)()
 		b.wantAfter(time.Hour, known{}, 0)
 		answer()
@@ -111,8 +112,8 @@ func TestTheSameVersionIsNoChange(t *testing.T) {
 		o := b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
-		b.send(web, watch.Event{Type: watch.Modified, Object: o.DeepCopy()})
-		b.bookmark(web)
+		b.Send(web, watch.Event{Type: watch.Modified, Object: o.DeepCopy()})
+		b.Bookmark(web)
 		b.wantChanges(web, 0)
 		b.want(web, holding(o))
 	})
@@ -129,12 +130,12 @@ func TestVersionsAreNotOrdered(t *testing.T) {
 
 		older := configMap(web, "old")
 		older.UID, older.ResourceVersion = "uid-old", "7"
-		b.send(web, watch.Event{Type: watch.Modified, Object: older})
+		b.Send(web, watch.Event{Type: watch.Modified, Object: older})
 		b.wantNow(holding(older), 1)
 
 		anew := configMap(web, "anew")
 		anew.UID, anew.ResourceVersion = "uid-anew", "7"
-		b.send(web, watch.Event{Type: watch.Modified, Object: anew})
+		b.Send(web, watch.Event{Type: watch.Modified, Object: anew})
 		b.wantNow(holding(anew), 1)
 	})
 }
@@ -173,7 +174,7 @@ func TestAcquireWithoutCredentials(t *testing.T) {
 	cause := errors.New("no token")
 	c := source.New(source.Config{
 		Client:  func(identity.Identity) (rest.Interface, error) { return nil, cause },
-		Types:   newFront(t).types,
+		Types:   fakeserver.NewFront(t).Types,
 		Changed: func(source.Key) { t.Error("Changed was called") },
 	})
 	key := source.Key{Identity: identity.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: cert}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch/fakeserver"
 )
 
 // TestOnlyAServerThatIsSureIsBelieved is fault 28: denials may come from a server that has not
@@ -31,16 +32,16 @@ func TestOnlyAServerThatIsSureIsBelieved(t *testing.T) {
 					b.settle()
 					b.onDenies(false, tt.err)
 					r.answer(b, r.denial)
-					b.hangUp()
+					b.HangUp()
 					pass(recheck)
-					if got := b.count(asserting); got != 0 {
+					if got := b.Count(fakeserver.Asserting); got != 0 {
 						t.Errorf("asked %d times whether it is sure in the first %s, want never", got, recheck)
 					}
 					pass(10 * recheck)
 					denied := holding(o).with(r.denial)
 					b.want(web, denied)
 					b.wantNeverRevoked(told())
-					if got := b.count(asserting); got < 5 {
+					if got := b.Count(fakeserver.Asserting); got < 5 {
 						t.Errorf("asked %d times whether it is sure, want it asked again and again", got)
 					}
 
@@ -48,10 +49,10 @@ func TestOnlyAServerThatIsSureIsBelieved(t *testing.T) {
 					pass(time.Duration(tt.rechecks)*recheck + 2*longestSilence)
 					denied.Revoked = true
 					b.want(web, denied)
-					before := b.count(asserting)
+					before := b.Count(fakeserver.Asserting)
 					pass(time.Hour)
 					b.want(web, denied)
-					if got := b.count(asserting) - before; got != 0 {
+					if got := b.Count(fakeserver.Asserting) - before; got != 0 {
 						t.Errorf("asked %d times more whether it is sure, want never again", got)
 					}
 				})
@@ -92,7 +93,7 @@ func TestARevocationIsFollowedInTime(t *testing.T) {
 // wantRevokedWithin waits until an object is revoked.
 func (b *bench) wantRevokedWithin(ref api.Ref, atMost time.Duration) {
 	b.t.Helper()
-	for began := time.Now(); !b.known(ref).Revoked; b.endOverdue() {
+	for began := time.Now(); !b.known(ref).Revoked; b.EndOverdue() {
 		pass(100 * time.Millisecond)
 		if took := time.Since(began); took > atMost {
 			b.t.Fatalf("%s is not revoked after %s, want it within %s", ref, took, atMost)

@@ -48,20 +48,20 @@ func TestTroubleKeepsTheContent(t *testing.T) {
 		for what, happen := range map[string]func(b *bench, o *corev1.ConfigMap) (known, int){
 			"nothing":    func(_ *bench, o *corev1.ConfigMap) (known, int) { return holding(o), 1 },
 			"a change":   func(b *bench, _ *corev1.ConfigMap) (known, int) { return holding(b.putMap(changed.DeepCopy())), 2 },
-			"a deletion": func(b *bench, _ *corev1.ConfigMap) (known, int) { b.remove(web); return known{Synced: true}, 2 },
+			"a deletion": func(b *bench, _ *corev1.ConfigMap) (known, int) { b.Remove(web); return known{Synced: true}, 2 },
 		} {
 			t.Run(name+", and "+what, func(t *testing.T) {
 				bubble(t, func(b *bench) {
 					o := b.putMap(configMap(web, "1"))
 					defer b.acquire(web)()
 					b.wantChanges(web, 1)
-					b.answer(err, err)
-					b.hangUp()
+					b.Answer(err, err)
+					b.HangUp()
 					troubled := holding(o).with(err)
 					b.wantAfter(time.Hour, troubled, 1)
 					want, changes := happen(b, o)
 					b.want(web, troubled)
-					b.answer(nil, nil)
+					b.Answer(nil, nil)
 					b.wantAfter(longestSilence, want, changes)
 					b.wantWatches(web, 1, 1)
 				})
@@ -73,13 +73,13 @@ func TestTroubleKeepsTheContent(t *testing.T) {
 // TestAReleaseEndsEverything that happens for an object, at once, also for the watchdog: the bench waits for the rest.
 func TestAReleaseEndsEverything(t *testing.T) {
 	each(t, identity.Driver(), map[string]func(b *bench){
-		"while it is retried":     func(b *bench) { b.answer(unavailable(), unavailable()) },
+		"while it is retried":     func(b *bench) { b.Answer(unavailable(), unavailable()) },
 		"while it is polled":      (*bench).onlyGets,
-		"while it is reopened":    func(b *bench) { time.AfterFunc(time.Minute, b.cluster.hangUp) },
+		"while it is reopened":    func(b *bench) { time.AfterFunc(time.Minute, b.Cut) },
 		"while access is asked":   func(b *bench) { b.onAllow(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }) },
 		"while it is watched":     func(*bench) {},
-		"while it is listed":      func(b *bench) { b.swallow(func(verb string, _ api.Ref) bool { return verb == "list" }) },
-		"while a watch is opened": func(b *bench) { b.swallow(func(verb string, _ api.Ref) bool { return verb == "watch" }) },
+		"while it is listed":      func(b *bench) { b.Swallow(func(verb string, _ api.Ref) bool { return verb == "list" }) },
+		"while a watch is opened": func(b *bench) { b.Swallow(func(verb string, _ api.Ref) bool { return verb == "watch" }) },
 	}, func(b *bench, prepare func(b *bench)) {
 		prepare(b)
 		for range 3 {
@@ -88,16 +88,18 @@ func TestAReleaseEndsEverything(t *testing.T) {
 			giveBack()
 			b.want(web, known{})
 			b.wantWatches(web, 0, 0)
-			before := len(b.all())
+			before := len(b.All())
 			pass(3 * time.Hour)
-			if got := len(b.all()) - before; got != 0 {
+			if got := len(b.All()) - before; got != 0 {
 				b.t.Errorf("%d requests for an object without users, want none", got)
 			}
 			if got := b.Silence(); got != 0 {
 				b.t.Errorf("Silence = %s, want none", got)
 			}
 		}
-		b.wantReplaced(0)
+		if got := b.Replaced(); got != 0 {
+			b.t.Errorf("%d watches were found to be dead, want none", got)
+		}
 	})
 }
 
@@ -106,9 +108,9 @@ func TestAbsenceThatIsConfirmedIsNoNews(t *testing.T) {
 	bubble(t, func(b *bench) {
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
-		b.say(apierrors.NewResourceExpired("too old"))
+		b.Fail(web, apierrors.NewResourceExpired("too old"))
 		b.wantAfter(longestSilence, known{Synced: true}, 0)
-		if got := b.count("list"); got != 2 {
+		if got := b.Count("list"); got != 2 {
 			t.Errorf("lists = %d, want 2", got)
 		}
 	})
@@ -128,18 +130,18 @@ func TestAnotherSortOfTroubleIsNews(t *testing.T) {
 		b.wantNow(known{Synced: true}, 1)
 		wantFailing(time.Time{})
 		pass(time.Minute)
-		b.answer(refused(), refused())
-		b.hangUp()
+		b.Answer(refused(), refused())
+		b.HangUp()
 		b.wantNow(known{Synced: true}.with(refused()), 1)
 		since := b.Get(b.key(web)).Failing
 		if got := time.Since(since); got > time.Second {
 			b.t.Errorf("it has failed for %s, want since the first error", got)
 		}
 		b.wantAfter(time.Hour, known{Synced: true}.with(refused()), 0)
-		b.answer(forbidden(), forbidden())
+		b.Answer(forbidden(), forbidden())
 		b.wantAfter(longestSilence, known{Synced: true}.with(forbidden()), 1)
 		wantFailing(since)
-		b.answer(nil, nil)
+		b.Answer(nil, nil)
 		b.wantAfter(longestSilence, known{Synced: true}, 1)
 		wantFailing(time.Time{})
 	})
@@ -153,14 +155,14 @@ func TestAWatchThatIsClosedGoesOn(t *testing.T) {
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
 		for range 5 {
-			b.bookmarks(10*time.Minute, web)
-			b.hangUp()
+			b.Bookmarks(10*time.Minute, web)
+			b.HangUp()
 			b.settle()
 			b.want(web, holding(o))
 			b.wantWatches(web, 1, 1)
 		}
 		b.wantChanges(web, 0)
-		if got := b.count("list"); got != 1 {
+		if got := b.Count("list"); got != 1 {
 			t.Errorf("lists = %d, want 1: the watch continues from the last version", got)
 		}
 		o = b.putMap(configMap(web, "1"))
@@ -173,19 +175,19 @@ func TestAWatchThatIsClosedGoesOn(t *testing.T) {
 func TestRetriesAreFewAndFarBetween(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
-		b.answer(unavailable(), unavailable())
+		b.Answer(unavailable(), unavailable())
 		defer b.acquire(web)()
 		b.wantAfter(time.Second, known{}.with(unavailable()), 1)
-		if got := b.count("list"); got < 2 || got > 5 {
+		if got := b.Count("list"); got < 2 || got > 5 {
 			t.Errorf("requests in the first second = %d, want 2 to 5", got)
 		}
 		b.wantAfter(time.Hour, known{}.with(unavailable()), 0)
 		// 5 to 10 s apart, but for a few after every other minute, when the client library starts
 		// over.
-		if got := b.count("list"); got < 360 || got > 850 {
+		if got := b.Count("list"); got < 360 || got > 850 {
 			t.Errorf("requests in an hour = %d, want 360 to 850", got)
 		}
-		b.answer(nil, nil)
+		b.Answer(nil, nil)
 		b.wantAfter(longestSilence, holding(o), 2) // The trouble is over, and here is the object.
 	})
 }

@@ -34,7 +34,7 @@ func TestUsersShareAWatch(t *testing.T) {
 		b.wantWatches(web, 0, 0)
 		b.putMap(configMap(web, "2"))
 		b.wantNow(known{}, 0)
-		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
+		if diff := cmp.Diff([]string{"list", "watch"}, b.Requested(web)); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
@@ -65,8 +65,8 @@ func TestNothingIsReadBeforeRun(t *testing.T) {
 		b.wantWatches(web, 0, 1)
 		b.serve()
 		b.wantNow(known{Synced: true}, 1)
-		b.wantRequests(web, "list", "watch")
-		b.wantRequests(other)
+		b.WantRequests(web, "list", "watch")
+		b.WantRequests(other)
 	})
 }
 
@@ -79,12 +79,12 @@ func TestARestartIsFresh(t *testing.T) {
 		giveBack := b.acquire(web)
 		b.wantChanges(web, 1)
 		giveBack()
-		late := b.hold()
+		late := b.Hold()
 		defer late()
 		b.acquire(web)()
 		b.settle()
 
-		inTime := b.hold()
+		inTime := b.Hold()
 		o := b.putMap(configMap(web, "new"))
 		defer b.acquire(web)()
 		b.wantNow(known{}, 0)
@@ -104,15 +104,15 @@ func TestTheContextEndsEverything(t *testing.T) {
 		b.wantWatches(web, 1, 2)
 		b.stop()
 		b.running.Wait()
-		if got := b.open(web) + b.open(cert); got != 0 {
+		if got := b.Open(web) + b.Open(cert); got != 0 {
 			t.Errorf("open watches = %d, want 0", got)
 		}
-		before := len(b.requested(web))
+		before := len(b.Requested(web))
 		late := b.acquire(web) // Too late: nothing starts.
 		pass(time.Hour)
 		late()
 		giveBack()
-		if got := len(b.requested(web)); got != before {
+		if got := len(b.Requested(web)); got != before {
 			t.Errorf("requests after the end: %d, want none", got-before)
 		}
 	})
@@ -148,7 +148,7 @@ func playUsers(b *bench, r *rand.Rand) {
 			users[i]()
 			releases[ref] = append(users[:i:i], users[i+1:]...)
 		case what == 8 && content[ref].Found:
-			b.remove(ref)
+			b.Remove(ref)
 			content[ref] = known{Synced: true}
 		default:
 			content[ref] = holding(b.putMap(configMap(ref, fmt.Sprint(step))))

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch/fakeserver"
 )
 
 // sizeOfObject is that of all values of an object on a wire.
@@ -27,7 +28,7 @@ const sizeOfObject = 1 << 10
 // wire plays the API server behind a transport, so that all of the client library is at work: it
 // answers in protobuf, and keeps watches open.
 type wire struct {
-	*front
+	*fakeserver.Front
 	keys int // Of each object, with sizeOfObject bytes together.
 
 	mu       sync.Mutex // Guards the fields below.
@@ -38,15 +39,15 @@ type wire struct {
 
 func newWire(t *testing.T, keys int) *wire {
 	t.Helper()
-	return &wire{front: newFront(t), keys: keys, streams: map[string]*io.PipeWriter{}}
+	return &wire{Front: fakeserver.NewFront(t), keys: keys, streams: map[string]*io.PipeWriter{}}
 }
 
 // client returns a client as the driver has one.
-func (w *wire) client() rest.Interface { return w.front.client(flowcontrol.New(2).Transport(w)) }
+func (w *wire) client() rest.Interface { return w.Client(flowcontrol.New(2).Transport(w)) }
 
 // RoundTrip is [http.RoundTripper].
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	verb, ref, _ := w.asked(r)
+	verb, ref, _ := w.Asked(r)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.requests++
@@ -54,9 +55,9 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		reader, writer := io.Pipe()
 		context.AfterFunc(r.Context(), func() { writer.CloseWithError(r.Context().Err()) })
 		w.streams[ref.Name] = writer
-		return w.stream(r, reader), nil
+		return w.Stream(r, reader), nil
 	}
-	return w.answer(r, &corev1.ConfigMapList{
+	return w.Answer(r, &corev1.ConfigMapList{
 		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(w.version)}, Items: []corev1.ConfigMap{*w.object(ref.Name)},
 	}, nil)
 }
@@ -80,12 +81,12 @@ func (w *wire) object(name string) *corev1.ConfigMap {
 }
 
 func (w *wire) change(name string) []byte {
-	return w.event(watch.Event{Type: watch.Modified, Object: w.object(name)})
+	return w.Event(watch.Event{Type: watch.Modified, Object: w.object(name)})
 }
 
 func (w *wire) bookmark() []byte {
 	w.version++
-	return w.event(watch.Event{Type: watch.Bookmark, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(w.version)}}})
+	return w.Event(watch.Event{Type: watch.Bookmark, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(w.version)}}})
 }
 
 // send sends the event to the watch of the object, and lets everything happen that follows.
@@ -94,7 +95,7 @@ func (w *wire) send(name string, event []byte) {
 	stream := w.streams[name]
 	w.mu.Unlock()
 	if _, err := stream.Write(event); err != nil {
-		w.t.Error(err)
+		w.T.Error(err)
 	}
 	synctest.Wait()
 }
@@ -122,7 +123,7 @@ func TestLargeEventsTakeTurns(t *testing.T) {
 		for i := range 3 {
 			large := g.object(nameOf(i))
 			large.Data["large"] = strings.Repeat("x", 100<<10)
-			event := g.event(watch.Event{Type: watch.Modified, Object: large})
+			event := g.Event(watch.Event{Type: watch.Modified, Object: large})
 			cut := []int{len(event) / 2, len(event) / 2, len(event)}[i]
 			rests = append(rests, event[cut:])
 			go func() { _, _ = g.streams[nameOf(i)].Write(event[:cut]) }()

@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // TestDamagedRecordsHideNothing puts one unreadable file beside a good record: the record is listed, the file is
@@ -51,7 +52,7 @@ func TestDamagedRecordsHideNothing(t *testing.T) {
 			put(t, s, record("bad"))
 			path := onlyFile(t, dir)
 			damaged := tt.damage(read(t, path))
-			must(t, os.WriteFile(path, damaged, 0o600))
+			expect.NoError(t, os.WriteFile(path, damaged, 0o600))
 			put(t, s, record("good"))
 
 			got, err := all(open(t, dir))
@@ -73,8 +74,8 @@ func TestDamagedRecordsHideNothing(t *testing.T) {
 func TestPutThatFailsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s, path := single(t)
-	must(t, os.Remove(path))
-	must(t, os.MkdirAll(filepath.Join(path, "in the way"), 0o700))
+	expect.NoError(t, os.Remove(path))
+	expect.NoError(t, os.MkdirAll(filepath.Join(path, "in the way"), 0o700))
 	if err := s.Put(record("v")); err == nil {
 		t.Error("Put over a directory = nil, want an error")
 	}
@@ -180,7 +181,7 @@ func TestSame(t *testing.T) {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	must(t, err)
+	expect.NoError(t, err)
 	return data
 }
 
@@ -206,11 +207,11 @@ func TestAdopt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, path := single(t)
-			must(t, os.WriteFile(path, []byte(what), 0o600))
+			expect.NoError(t, os.WriteFile(path, []byte(what), 0o600))
 			if !s.Has("v") {
 				t.Error("Has = false for a record that cannot be read, want true")
 			}
-			must(t, s.Adopt(record("v")))
+			expect.NoError(t, s.Adopt(record("v")))
 			wantRecords(t, s, record("v"))
 		})
 	}
@@ -221,8 +222,8 @@ func TestAdoptLeavesALaterSchema(t *testing.T) {
 	t.Parallel()
 	s, path := single(t)
 	const later = `{"schemaVersion": 2, "volumeID": "v", "more": ["than", "we", "know"]}`
-	must(t, os.WriteFile(path, []byte(later), 0o600))
-	must(t, s.Adopt(record("v")))
+	expect.NoError(t, os.WriteFile(path, []byte(later), 0o600))
+	expect.NoError(t, s.Adopt(record("v")))
 	if got := string(read(t, path)); got != later {
 		t.Errorf("the record is %q, want %q", got, later)
 	}
@@ -235,7 +236,7 @@ func TestUnknownFieldsAreNoReasonToLoseARecord(t *testing.T) {
 	t.Parallel()
 	s, path := single(t)
 	data := strings.Replace(string(read(t, path)), "{", `{"later": {"a": [1]}, `, 1)
-	must(t, os.WriteFile(path, []byte(data), 0o600))
+	expect.NoError(t, os.WriteFile(path, []byte(data), 0o600))
 	wantRecords(t, s, record("v"))
 }
 
@@ -243,19 +244,11 @@ func TestUnknownFieldsAreNoReasonToLoseARecord(t *testing.T) {
 func TestAdoptOpensFilesOnly(t *testing.T) {
 	t.Parallel()
 	s, path := single(t)
-	must(t, os.Remove(path))
-	must(t, syscall.Mkfifo(path, 0o600))
+	expect.NoError(t, os.Remove(path))
+	expect.NoError(t, syscall.Mkfifo(path, 0o600))
 	if s.Has("v") {
 		t.Error("Has = true for a pipe, want false")
 	}
-	must(t, s.Adopt(record("v")))
+	expect.NoError(t, s.Adopt(record("v")))
 	wantRecords(t, s, record("v"))
-}
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

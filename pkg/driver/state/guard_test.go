@@ -13,18 +13,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
-)
 
-// TestGuardOfARecord counts what a record makes on the heap. It is written while its pod waits.
-func TestGuardOfARecord(t *testing.T) { // Not parallel: whatever else is made would be counted.
-	const most = 21 // 19, and more when a pool is empty: the race detector empties some at random.
-	s, r := open(t, t.TempDir()), record("v")
-	var failed error
-	got := testing.AllocsPerRun(100, func() { failed = errors.Join(failed, s.Put(r)) })
-	if got > most || failed != nil {
-		t.Errorf("a record makes %v objects on the heap (%v), want %v", got, failed, most)
-	}
-}
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
+)
 
 // TestGuardSystemCallsOfARecord shows that a record is on the disk before it gets its name, and the
 // name before the publish goes on.
@@ -61,7 +52,7 @@ func putTraced(t *testing.T, dir string) {
 	unix.Getppid()
 	err := s.Put(record("v"))
 	unix.Getppid()
-	must(t, err)
+	expect.NoError(t, err)
 }
 
 // traceOfPut returns the system calls on files by which another program puts a record.
@@ -73,7 +64,7 @@ func traceOfPut(t *testing.T) []string {
 	cmd.Stderr = t.Output()
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	must(t, errors.Join(inErr, outErr, cmd.Start()))
+	expect.NoError(t, errors.Join(inErr, outErr, cmd.Start()))
 	runtime.LockOSThread() // Only the thread that traces may ask.
 	defer runtime.UnlockOSThread()
 	trace, err := traceThread(bufio.NewReader(out), in)

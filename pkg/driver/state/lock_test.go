@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // waiting is how long something may take that takes milliseconds.
@@ -48,7 +49,7 @@ func awaitTaken(t *testing.T, ended <-chan error) {
 	t.Helper()
 	select {
 	case err := <-ended:
-		must(t, err)
+		expect.NoError(t, err)
 	case <-time.After(waiting):
 		t.Fatal("nobody has the lock, and it is still waited for")
 	}
@@ -76,15 +77,15 @@ func TestOneDriverAtATime(t *testing.T) {
 	if text := holder.String(); !strings.HasPrefix(text, "system/driver-a (process 7, node node-1, version v1), since 2") {
 		t.Errorf("the second waits for %s, want the first", text)
 	}
-	must(t, first.Check())
+	expect.NoError(t, first.Check())
 	wantWaiting(t, ended)
-	must(t, first.Release())
+	expect.NoError(t, first.Release())
 	awaitTaken(t, ended)
 	if got := first.Holder().Name; got != "driver-b" {
 		t.Errorf("the holder is %q, want the second", got)
 	}
 	wantTaken(t, first)
-	must(t, second.Check())
+	expect.NoError(t, second.Check())
 }
 
 // TestAWaitEndsWithItsContext, and the lock that it still waited for goes to the next one.
@@ -99,7 +100,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("Take = %v, want that its context has ended", err)
 	}
-	must(t, first.Release())
+	expect.NoError(t, first.Release())
 	awaitTaken(t, taking(t.Context(), third))
 }
 
@@ -111,25 +112,25 @@ func TestALockOutlivesASweep(t *testing.T) {
 	first, second := lockOf(dir, "driver-a"), lockOf(dir, "driver-b")
 	take(t, first)
 	for range 3 {
-		must(t, os.RemoveAll(dir))
-		must(t, first.Check())
+		expect.NoError(t, os.RemoveAll(dir))
+		expect.NoError(t, first.Check())
 		wantTaken(t, second)
 		if got := second.Holder().Name; got != "driver-a" {
 			t.Errorf("the holder is %q, want driver-a", got)
 		}
 	}
-	must(t, os.RemoveAll(dir))
+	expect.NoError(t, os.RemoveAll(dir))
 	third := lockOf(dir, "driver-c")
 	take(t, third)
 	err := first.Check()
 	if !errors.Is(err, state.ErrTaken) || !strings.Contains(err.Error(), "system/driver-c (process 7") {
 		t.Errorf("Check = %v, want that driver-c has the directory", err)
 	}
-	must(t, third.Check())
-	must(t, first.Release())
+	expect.NoError(t, third.Check())
+	expect.NoError(t, first.Release())
 	ended := taking(t.Context(), second)
 	wantWaiting(t, ended)
-	must(t, third.Release())
+	expect.NoError(t, third.Release())
 	awaitTaken(t, ended)
 }
 
@@ -139,7 +140,7 @@ func TestANameThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	name := filepath.Join(dir, "holder.json")
-	must(t, os.MkdirAll(filepath.Join(name, "in the way"), 0o700))
+	expect.NoError(t, os.MkdirAll(filepath.Join(name, "in the way"), 0o700))
 	first, second := lockOf(dir, "a"), lockOf(dir, "b")
 	take(t, first)
 	if err := first.Check(); err == nil || !strings.Contains(err.Error(), "write the holder of the state directory") {
@@ -149,8 +150,8 @@ func TestANameThatCannotBeWritten(t *testing.T) {
 	if got := second.Holder().String(); got != "a driver that has not written its name" {
 		t.Errorf("the holder is %s, want it unknown", got)
 	}
-	must(t, os.RemoveAll(name))
-	must(t, first.Check())
+	expect.NoError(t, os.RemoveAll(name))
+	expect.NoError(t, first.Check())
 	if got := second.Holder().Name; got != "a" {
 		t.Errorf("the holder is %q, want a", got)
 	}
@@ -160,7 +161,7 @@ func TestANameThatCannotBeWritten(t *testing.T) {
 func TestADirectoryThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(file, nil, 0o600))
+	expect.NoError(t, os.WriteFile(file, nil, 0o600))
 	if _, err := lockOf(filepath.Join(file, "state"), "a").TryTake(); err == nil || !strings.Contains(err.Error(), "lock the state directory: ") {
 		t.Errorf("TryTake = %v, want an error", err)
 	}

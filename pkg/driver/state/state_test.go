@@ -13,6 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // record returns a record with everything set.
@@ -55,7 +56,7 @@ func all(s *state.Store) (records []state.Record, err error) {
 func wantRecords(t *testing.T, s *state.Store, want ...state.Record) {
 	t.Helper()
 	got, err := all(s)
-	must(t, err)
+	expect.NoError(t, err)
 	byID := cmpopts.SortSlices(func(a, b state.Record) bool { return a.VolumeID < b.VolumeID })
 	if diff := gocmp.Diff(want, got, byID, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
@@ -82,7 +83,7 @@ func filesBelow(t *testing.T, dir string) []string {
 		}
 		return err
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	return files
 }
 
@@ -187,7 +188,7 @@ func TestErrorsNameWhatWasDone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
-	must(t, os.RemoveAll(dir))
+	expect.NoError(t, os.RemoveAll(dir))
 	if err := os.WriteFile(dir, nil, 0o600); err != nil { // Not a directory: every access fails with ENOTDIR.
 		t.Fatal(err)
 	}

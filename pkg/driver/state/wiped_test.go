@@ -13,6 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // TestPutAfterTheDirectoryWasWiped is what a cleaner of /run does to a driver that has been running for days.
@@ -25,7 +26,7 @@ func TestPutAfterTheDirectoryWasWiped(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "state")
 			s := open(t, dir)
 			put(t, s, record("before"))
-			must(t, os.RemoveAll(filepath.Join(dir, wiped)))
+			expect.NoError(t, os.RemoveAll(filepath.Join(dir, wiped)))
 			put(t, s, record("after"))
 			wantRecords(t, s, record("after"))
 			for _, path := range []string{dir, filepath.Join(dir, "volumes")} {
@@ -49,16 +50,16 @@ func TestEnsure(t *testing.T) {
 		"a record is left alone": {func(*testing.T, *state.Store, string) {}, record("v")},
 		"no record": {func(t *testing.T, s *state.Store, _ string) {
 			t.Helper()
-			must(t, s.Delete("v"))
+			expect.NoError(t, s.Delete("v"))
 		}, later},
 		"somebody wiped the directory": {func(t *testing.T, _ *state.Store, path string) {
 			t.Helper()
-			must(t, os.RemoveAll(filepath.Dir(path)))
+			expect.NoError(t, os.RemoveAll(filepath.Dir(path)))
 		}, later},
 		"a symbolic link is no record": {func(t *testing.T, _ *state.Store, path string) {
 			t.Helper()
-			must(t, os.Remove(path))
-			must(t, os.Symlink("/etc/hostname", path))
+			expect.NoError(t, os.Remove(path))
+			expect.NoError(t, os.Symlink("/etc/hostname", path))
 		}, later},
 	}
 	for name, tt := range tests {
@@ -67,7 +68,7 @@ func TestEnsure(t *testing.T) {
 			s, path := single(t)
 			before := stat(t, path)
 			tt.prepare(t, s, path)
-			must(t, s.Ensure(later))
+			expect.NoError(t, s.Ensure(later))
 			wantRecords(t, s, tt.want)
 			isLeft := os.SameFile(before, stat(t, path)) && before.ModTime().Equal(stat(t, path).ModTime())
 			if want := tt.want.Fingerprint() == record("v").Fingerprint(); want && !isLeft {
@@ -80,8 +81,8 @@ func TestEnsure(t *testing.T) {
 func TestEnsureReportsAsPutDoes(t *testing.T) {
 	t.Parallel()
 	s, path := single(t)
-	must(t, os.Remove(path))
-	must(t, os.Mkdir(path, 0o700))
+	expect.NoError(t, os.Remove(path))
+	expect.NoError(t, os.Mkdir(path, 0o700))
 	for id, want := range map[string]string{
 		"v":     "write the record of volume v: ",
 		"a\xff": `write the record of volume "a\xff": the volume ID is not UTF-8`,
@@ -100,9 +101,9 @@ func TestNewClearsWhateverIsCalledTemporary(t *testing.T) {
 	put(t, open(t, dir), record("v"))
 	path := onlyFile(t, dir)
 	volumes := filepath.Dir(path)
-	must(t, os.WriteFile(filepath.Join(volumes, "tmp-12345"), []byte(`{"schemaVersion":1,"vol`), 0o600))
-	must(t, os.MkdirAll(filepath.Join(volumes, "tmp-x", "more"), 0o700))
-	must(t, os.WriteFile(filepath.Join(volumes, "tmp-x", "more", "file"), nil, 0o600))
+	expect.NoError(t, os.WriteFile(filepath.Join(volumes, "tmp-12345"), []byte(`{"schemaVersion":1,"vol`), 0o600))
+	expect.NoError(t, os.MkdirAll(filepath.Join(volumes, "tmp-x", "more"), 0o700))
+	expect.NoError(t, os.WriteFile(filepath.Join(volumes, "tmp-x", "more", "file"), nil, 0o600))
 	pipe(t, filepath.Join(volumes, "tmp-y"))
 	wantRecords(t, open(t, dir), record("v"))
 	wantNames(t, volumes, filepath.Base(path))
@@ -112,7 +113,7 @@ func TestNewClearsWhateverIsCalledTemporary(t *testing.T) {
 func wantNames(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	must(t, err)
+	expect.NoError(t, err)
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Name())
@@ -154,9 +155,9 @@ func TestEachOpensFilesOnly(t *testing.T) {
 	s, path := single(t)
 	volumes := filepath.Dir(path)
 	pipe(t, filepath.Join(volumes, "pipe.json"))
-	must(t, os.Symlink(filepath.Join(volumes, "pipe.json"), filepath.Join(volumes, "link.json")))
-	must(t, os.Mkdir(filepath.Join(volumes, "directory"), 0o700))
-	must(t, os.WriteFile(filepath.Join(volumes, "a.json"), []byte("{"), 0o600))
+	expect.NoError(t, os.Symlink(filepath.Join(volumes, "pipe.json"), filepath.Join(volumes, "link.json")))
+	expect.NoError(t, os.Mkdir(filepath.Join(volumes, "directory"), 0o700))
+	expect.NoError(t, os.WriteFile(filepath.Join(volumes, "a.json"), []byte("{"), 0o600))
 	got, err := all(s)
 	want := "read record a.json: unexpected end of JSON input\n" +
 		"read record directory: it is not a regular file (d---------)\n" +
@@ -180,11 +181,11 @@ func ordinaryDir(t *testing.T) string {
 	}
 	const nobody = 65534
 	for _, d := range []string{filepath.Dir(dir), dir} {
-		must(t, os.Chown(d, nobody, nobody))
+		expect.NoError(t, os.Chown(d, nobody, nobody))
 	}
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	must(t, syscall.Setfsuid(nobody))
+	expect.NoError(t, syscall.Setfsuid(nobody))
 	t.Cleanup(func() {
 		if err := syscall.Setfsuid(0); err != nil {
 			t.Error(err)
@@ -196,11 +197,11 @@ func ordinaryDir(t *testing.T) string {
 // lock makes a directory with a file in it that cannot be removed, until the test ends.
 func lock(t *testing.T, dir string, names ...string) {
 	t.Helper()
-	must(t, os.MkdirAll(dir, 0o700))
+	expect.NoError(t, os.MkdirAll(dir, 0o700))
 	for _, name := range append(names, "file") {
-		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		expect.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	must(t, os.Chmod(dir, 0o500))
+	expect.NoError(t, os.Chmod(dir, 0o500))
 	t.Cleanup(func() {
 		if err := os.Chmod(dir, 0o700); err != nil {
 			t.Error(err)
@@ -210,13 +211,13 @@ func lock(t *testing.T, dir string, names ...string) {
 
 func pipe(t *testing.T, path string) {
 	t.Helper()
-	must(t, syscall.Mkfifo(path, 0o600))
+	expect.NoError(t, syscall.Mkfifo(path, 0o600))
 }
 
 func stat(t *testing.T, path string) fs.FileInfo {
 	t.Helper()
 	info, err := os.Lstat(path)
-	must(t, err)
+	expect.NoError(t, err)
 	return info
 }
 
@@ -230,13 +231,13 @@ func TestCheckLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
 	s, err := state.New(dir)
-	must(t, err)
+	expect.NoError(t, err)
 	for range 3 {
 		if err := s.Check(); err != nil {
 			t.Errorf("Check() = %v, want nil", err)
 		}
 		wantNames(t, filepath.Join(dir, "volumes"))
-		must(t, os.RemoveAll(dir))
+		expect.NoError(t, os.RemoveAll(dir))
 	}
 }
 
@@ -245,9 +246,9 @@ func TestCheckNamesTheObstacle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, err := state.New(dir)
-	must(t, err)
-	must(t, os.Remove(filepath.Join(dir, "volumes")))
-	must(t, os.WriteFile(filepath.Join(dir, "volumes"), nil, 0o600))
+	expect.NoError(t, err)
+	expect.NoError(t, os.Remove(filepath.Join(dir, "volumes")))
+	expect.NoError(t, os.WriteFile(filepath.Join(dir, "volumes"), nil, 0o600))
 	if err := s.Check(); err == nil || !strings.HasPrefix(err.Error(), "write to the state directory: ") {
 		t.Errorf("Check() = %v, want it to fail", err)
 	}

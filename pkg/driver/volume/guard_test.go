@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -133,95 +132,6 @@ func wantAbout(t *testing.T, what string, got, want uint64) {
 	if got > most(want) || got < want/2 {
 		t.Errorf("allocations for %s: %d, want %d, and %d at most", what, got, want, most(want))
 	}
-}
-
-// TestGuardAnUpdateListsNoFiles: the kernel stores when a directory was last listed. An update knows what the last write left; the look that follows lists.
-func TestGuardAnUpdateListsNoFiles(t *testing.T) {
-	alone(t, func(n *node) {
-		d, _ := n.ready()
-		r := d.publishMany(0, 1, one)[0]
-		listed := func() time.Time {
-			var st unix.Stat_t
-			n.must(unix.Stat(r.TargetPath, &st))
-			return time.Unix(st.Atim.Unix())
-		}
-		for i := range 3 {
-			before := listed()
-			n.cluster.set(web, "a", fmt.Sprint("version ", i))
-			pass(latency)
-			if got := listed(); !got.Equal(before) {
-				t.Errorf("update %d listed the volume at %v, want no list since %v", i, got, before)
-			}
-			pass(settling)
-			if got := listed(); !got.After(before) {
-				t.Errorf("the look after update %d did not list the volume", i)
-			}
-		}
-	})
-}
-
-// TestGuardGoroutines: a volume is no goroutine, whether it shares its object or not. One for each would take 2 KiB of
-// stack at least, and up to all the node's volumes would be written at a time.
-func TestGuardGoroutines(t *testing.T) {
-	const few, many = 10, 110
-	for name, object := range map[string]func(int) string{
-		"that share an object":         one,
-		"each of an object of its own": func(i int) string { return fmt.Sprintf("object-%d", i) },
-	} {
-		alone(t, func(n *node) {
-			for i := range many {
-				n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: object(i)}, "a", "1")
-			}
-			d := n.start(onKernel)
-			d.publishMany(0, few, object)
-			before := goroutines()
-			d.publishMany(few, many, object)
-			if got := goroutines(); got != before || d.Volumes() != many {
-				t.Errorf("%d volumes %s take %d goroutines and %d take %d, want as many", few, name, before, d.Volumes(), got)
-			}
-		})
-	}
-}
-
-// goroutines returns how many there are, without those of earlier tests that are about to end.
-func goroutines() int {
-	runtime.GC() // Which lets them run to their end.
-	least := runtime.NumGoroutine()
-	for range 1000 {
-		runtime.Gosched()
-		least = min(least, runtime.NumGoroutine())
-	}
-	return least
-}
-
-// TestGuardSideEffects counts what a volume asks of the node in its life, one by one: each of these is some system calls,
-// and a publish is as slow as all of them.
-func TestGuardSideEffects(t *testing.T) {
-	alone(t, func(n *node) {
-		d, _ := n.ready()
-		first := d.publishMany(0, 1, one)[0]
-		steps := []struct {
-			what string
-			do   func()
-			want string
-		}{
-			{"a publish", func() { d.publishMany(1, 2, one) }, "mounted put create publish"},
-			{"a change of two volumes", func() { n.cluster.set(web, "a", "2"); pass(latency) }, "open open"},
-			{"the look at them that follows", func() { pass(settling) }, "open open"},
-			{"a change that is none", func() { n.cluster.set(web, "a", "2"); pass(settling) }, ""},
-			{"an hour without a change", func() { pass(resyncInterval / 10) }, ""},
-			{"a repeat", func() { d.publish(first); pass(settling) }, "open open"}, // Each is but a look at what is kept open.
-			{"an unpublish", func() { d.unpublish(first) }, "unmount delete"},
-		}
-		for _, step := range steps {
-			n.faults.forget()
-			step.do()
-			wantSame(n, "side effects of "+step.what, step.want, strings.Join(n.faults.order(), " "))
-		}
-		if got := n.seen.results()[volume.ResultWritten]; got == 0 {
-			t.Error("no sync has written anything: the measure shows nothing")
-		}
-	})
 }
 
 // repeated is the text of so many items that make a file of the same key.

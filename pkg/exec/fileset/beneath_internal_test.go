@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // linked returns a directory with files, directories and links, beside a file outside that no reader may get.
@@ -20,19 +21,19 @@ func linked(t *testing.T) (dir string) {
 	top := t.TempDir()
 	dir = filepath.Join(top, "dir")
 	for _, path := range []string{"dir/sub/deep", "dir/..1", "outside"} {
-		must(t, os.MkdirAll(filepath.Join(top, path), 0o700))
+		expect.NoError(t, os.MkdirAll(filepath.Join(top, path), 0o700))
 	}
 	for path, text := range map[string]string{
 		"dir/file": "inside", "dir/sub/deep/file": "inside", "dir/..1/file": "inside", "outside/file": "outside",
 	} {
-		must(t, os.WriteFile(filepath.Join(top, path), []byte(text), 0o600))
+		expect.NoError(t, os.WriteFile(filepath.Join(top, path), []byte(text), 0o600))
 	}
 	for name, target := range map[string]string{
 		"etc": "/etc/passwd", "up": "../outside/file", "absolute": filepath.Join(dir, "file"), "through": "sub/../../outside/file",
 		"here": "sub/deep/file", "around": "sub/deep/../../file", "..data": "..1", "data": "..data/file", "second": "here",
 		"hop": "up", "out": "../outside", "below": "out/file", "nowhere": "gone", "loop": "loop", "proc": "/proc/self/root",
 	} {
-		must(t, os.Symlink(target, filepath.Join(dir, name)))
+		expect.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
 	return dir
 }
@@ -41,8 +42,8 @@ func linked(t *testing.T) (dir string) {
 func TestLinksStayBeneath(t *testing.T) {
 	t.Parallel()
 	top, err := openDir(linked(t))
-	must(t, err)
-	t.Cleanup(func() { must(t, top.Close()) })
+	expect.NoError(t, err)
+	t.Cleanup(func() { expect.NoError(t, top.Close()) })
 	type open = func(*os.File, string, int) (*os.File, error)
 	type look = func(*os.File, string) (state, error)
 	for how, by := range map[string]struct {
@@ -87,7 +88,7 @@ func TestBothLookAlike(t *testing.T) {
 	t.Parallel()
 	dir := linked(t)
 	top, err := openDir(dir)
-	must(t, err)
+	expect.NoError(t, err)
 	defer top.Close()
 	for _, name := range []string{"file", "here", "data"} {
 		want := look(filepath.Join(dir, name))
@@ -103,9 +104,9 @@ func TestBothLookAlike(t *testing.T) {
 func TestErrorsNameTheLink(t *testing.T) {
 	t.Parallel()
 	dir := linked(t)
-	must(t, os.Remove(filepath.Join(dir, "..data")))
+	expect.NoError(t, os.Remove(filepath.Join(dir, "..data")))
 	set, err := ReadDir(t.Context(), dir, func(name string) bool { return name != "loop" })
-	must(t, err)
+	expect.NoError(t, err)
 	var names []string
 	for _, f := range set.Contents[0].Files {
 		names = append(names, f.Name+"="+string(f.Data))
@@ -140,16 +141,16 @@ func TestADataLinkThatLeadsOut(t *testing.T) {
 	for _, target := range []string{"/etc", "../outside"} {
 		dir := linked(t)
 		data := filepath.Join(dir, "..data")
-		must(t, os.Remove(data))
-		must(t, os.Symlink(target, data))
+		expect.NoError(t, os.Remove(data))
+		expect.NoError(t, os.Symlink(target, data))
 		set, err := ReadDir(t.Context(), dir, everyName)
-		must(t, err)
+		expect.NoError(t, err)
 		want := fmt.Sprintf("%q: it is a link to %q, which leads out of the directory", "..data", target)
 		if got := set.Contents[0]; len(got.Files) > 0 || got.Err == nil || !strings.HasPrefix(got.Err.Error(), want) {
 			t.Errorf("content = %d files, %v, want the error %s", len(got.Files), got.Err, want)
 		}
-		must(t, os.Symlink("..1", data+".new"))
-		must(t, os.Rename(data+".new", data))
+		expect.NoError(t, os.Symlink("..1", data+".new"))
+		expect.NoError(t, os.Rename(data+".new", data))
 		// Where stamps are of ticks, a change in the same tick does not show, and the watcher reads again.
 		if set.IsCurrent() && !set.isYoung() {
 			t.Error("the set is current, and not young, after the link was changed")
@@ -168,11 +169,11 @@ func TestSwapsDuringReads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := linked(t)
-			must(t, os.Symlink("deep/file", filepath.Join(dir, "sub", "link")))
-			must(t, os.Symlink("../outside", filepath.Join(dir, "evil")))
-			must(t, os.WriteFile(filepath.Join(dir, "..", "outside", "link"), []byte("outside"), 0o600))
+			expect.NoError(t, os.Symlink("deep/file", filepath.Join(dir, "sub", "link")))
+			expect.NoError(t, os.Symlink("../outside", filepath.Join(dir, "evil")))
+			expect.NoError(t, os.WriteFile(filepath.Join(dir, "..", "outside", "link"), []byte("outside"), 0o600))
 			top, err := openDir(dir)
-			must(t, err)
+			expect.NoError(t, err)
 			defer top.Close()
 			ctx, stop := context.WithCancel(t.Context())
 			swapping := make(chan error, 1)
@@ -197,17 +198,10 @@ func TestSwapsDuringReads(t *testing.T) {
 				}
 			}
 			stop()
-			must(t, <-swapping)
+			expect.NoError(t, <-swapping)
 			if count["outside"] > 0 || count["inside"] == 0 || count["refused"] == 0 {
 				t.Errorf("reads: %v, want some from inside, some refused, and none from outside", count)
 			}
 		})
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

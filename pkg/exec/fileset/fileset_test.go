@@ -16,6 +16,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 )
 
@@ -29,7 +30,7 @@ func TestReadEachLayout(t *testing.T) {
 				n := fmt.Sprint(round)
 				v.write(t, files{"b": n, "A": n, ".hidden": n, "sub/c": n, "sub/deep/d": n, "app.env": "E=" + n, "n" + n: ""})
 				got, err := read(t.Context(), v.dir(), v.key("b"), v.key("sub/deep/d"), v.envFile("app.env"), v.key("gone"), v.dir())
-				must(t, err)
+				expect.NoError(t, err)
 				all := []string{".hidden=" + n, "A=" + n, "app.env=E=" + n, "b=" + n, "n" + n + "="}
 				want := [][]string{all, {"b=" + n}, {"d=" + n}, {"app.env=E=" + n}, {"missing"}, all}
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -44,18 +45,18 @@ func TestReadDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	must(t, os.WriteFile(at("file"), []byte("1"), 0o600))
-	must(t, os.WriteFile(at("..reserved"), []byte("1"), 0o600))
-	must(t, os.Mkdir(at("directory"), 0o700))
-	must(t, os.Symlink("file", at("link")))
-	must(t, os.Symlink("directory", at("link-to-directory")))
-	must(t, os.Symlink("nowhere", at("link-to-nothing")))
-	must(t, unix.Mkfifo(at("pipe"), 0o600))
+	expect.NoError(t, os.WriteFile(at("file"), []byte("1"), 0o600))
+	expect.NoError(t, os.WriteFile(at("..reserved"), []byte("1"), 0o600))
+	expect.NoError(t, os.Mkdir(at("directory"), 0o700))
+	expect.NoError(t, os.Symlink("file", at("link")))
+	expect.NoError(t, os.Symlink("directory", at("link-to-directory")))
+	expect.NoError(t, os.Symlink("nowhere", at("link-to-nothing")))
+	expect.NoError(t, unix.Mkfifo(at("pipe"), 0o600))
 	socket, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", at("socket"))
-	must(t, err)
+	expect.NoError(t, err)
 	defer socket.Close()
 	got, err := read(t.Context(), environ.Source{Kind: environ.Dir, Path: dir})
-	must(t, err)
+	expect.NoError(t, err)
 	if diff := cmp.Diff([][]string{{"file=1", "link=1"}}, got); diff != "" {
 		t.Errorf("contents (-want +got):\n%s", diff)
 	}
@@ -64,10 +65,10 @@ func TestReadDirectory(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	expect.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	large, loop := filepath.Join(dir, "large"), filepath.Join(dir, "loop")
-	must(t, os.Symlink("loop", loop))
-	must(t, os.WriteFile(large, make([]byte, 9<<20), 0o600))
+	expect.NoError(t, os.Symlink("loop", loop))
+	expect.NoError(t, os.WriteFile(large, make([]byte, 9<<20), 0o600))
 	tests := map[string]struct {
 		source environ.Source
 		want   string
@@ -91,8 +92,8 @@ func TestReadRefuses(t *testing.T) {
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	file, dangling := filepath.Join(t.TempDir(), "file"), t.TempDir()
-	must(t, os.WriteFile(file, nil, 0o600))
-	must(t, os.Symlink("..gone", filepath.Join(dangling, "..data")))
+	expect.NoError(t, os.WriteFile(file, nil, 0o600))
+	expect.NoError(t, os.Symlink("..gone", filepath.Join(dangling, "..data")))
 	for name, source := range map[string]environ.Source{
 		"a directory":                 {Kind: environ.Dir, Path: "/nowhere/at/all"},
 		"a file":                      {Kind: environ.EnvFile, Path: "/nowhere"},
@@ -119,7 +120,7 @@ func TestSetsAreNeverMixed(t *testing.T) {
 			t.Parallel()
 			v := volume{volumes.Volume{Path: t.TempDir()}}
 			write := start(t, v.Path)
-			must(t, write(0))
+			expect.NoError(t, write(0))
 			ctx, stop := context.WithCancel(t.Context())
 			var written atomic.Int64
 			ended := make(chan error, 1)
@@ -179,8 +180,8 @@ func generation(n int) files {
 func driver(t *testing.T, path string) func(n int) error {
 	t.Helper()
 	v := newVolume(t, volumes.Layouts()["Atomic"])
-	must(t, os.Remove(path))
-	must(t, os.Symlink(v.Path, path))
+	expect.NoError(t, os.Remove(path))
+	expect.NoError(t, os.Symlink(v.Path, path))
 	return func(n int) error { return v.Write(generation(n)) }
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 )
@@ -27,7 +28,7 @@ type files = map[string]string
 
 func (v volume) write(t testing.TB, want files) {
 	t.Helper()
-	must(t, v.Write(want))
+	expect.NoError(t, v.Write(want))
 }
 
 func (v volume) dir() environ.Source { return environ.Source{Kind: environ.Dir, Path: v.Path} }
@@ -61,12 +62,5 @@ func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(2 * time.Millisecond):
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

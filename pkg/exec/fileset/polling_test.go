@@ -9,6 +9,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/userlimits"
 )
@@ -126,7 +127,7 @@ func TestPollingWithoutInstances(t *testing.T) {
 			v.write(t, step)
 			p.finds(t, name)
 		}
-		must(t, os.MkdirAll(filepath.Dir(late.Path), 0o700))
+		expect.NoError(t, os.MkdirAll(filepath.Dir(late.Path), 0o700))
 		mustWrite(t, late.Path, "1")
 		p.finds(t, "a file that was missing")
 		mustRemove(t, filepath.Dir(late.Path))
@@ -207,7 +208,7 @@ func TestPollingWaitsForWriters(t *testing.T) {
 		}
 	}
 	old := time.Now().Add(-time.Minute)
-	must(t, os.Chtimes(path, old, old))
+	expect.NoError(t, os.Chtimes(path, old, old))
 	if p.Writing(path) {
 		t.Error("somebody writes a file that has not changed for a minute")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 )
@@ -69,7 +70,7 @@ func grow() { <-time.After(50 * time.Millisecond) }
 func (w watching) again(t *testing.T) {
 	t.Helper()
 	set, err := fileset.Read(t.Context(), w.sources)
-	must(t, err)
+	expect.NoError(t, err)
 	w.Watch(set)
 }
 
@@ -91,7 +92,7 @@ func (w watching) drain(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "mark")
 	mustWrite(t, mark, "1")
 	set, err := fileset.Read(t.Context(), []environ.Source{{Kind: environ.Key, Path: mark}})
-	must(t, err)
+	expect.NoError(t, err)
 	w.Watch(set)
 	mustRemove(t, mark)
 	<-w.Changes()
@@ -107,12 +108,12 @@ func (w watching) drain(t *testing.T) {
 
 func mustWrite(t *testing.T, path, data string) {
 	t.Helper()
-	must(t, os.WriteFile(path, []byte(data), 0o600))
+	expect.NoError(t, os.WriteFile(path, []byte(data), 0o600))
 }
 
 func mustRemove(t *testing.T, path string) {
 	t.Helper()
-	must(t, os.RemoveAll(path))
+	expect.NoError(t, os.RemoveAll(path))
 }
 
 func TestWatchEachLayout(t *testing.T) {
@@ -146,7 +147,7 @@ func TestWatchWhatIsMissing(t *testing.T) {
 	deep := filepath.Join(dir, "not", "yet", "there")
 	w := watch(t, environ.Source{Kind: environ.Key, Path: deep})
 	for _, name := range []string{"not", "not/yet"} {
-		must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+		expect.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		w.hears(t, name)
 	}
 	mustWrite(t, deep, "1")
@@ -161,7 +162,7 @@ func TestWatchOneFileThatIsMounted(t *testing.T) {
 	v.write(t, files{"a": "1"})
 	dir := t.TempDir()
 	mustWrite(t, filepath.Join(dir, "seen"), "")
-	must(t, unix.Mount(filepath.Join(v.Path, "a"), filepath.Join(dir, "seen"), "", unix.MS_BIND, ""))
+	expect.NoError(t, unix.Mount(filepath.Join(v.Path, "a"), filepath.Join(dir, "seen"), "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "seen"), unix.MNT_DETACH) })
 	for _, kind := range []environ.Source{
 		{Kind: environ.Key, Path: filepath.Join(dir, "seen")}, {Kind: environ.Dir, Path: dir},
@@ -195,7 +196,7 @@ func TestWatchAfterAChange(t *testing.T) {
 	v := newVolume(t, volumes.Layouts()["Atomic"])
 	v.write(t, files{"a": "1"})
 	set, err := fileset.Read(t.Context(), []environ.Source{v.dir()})
-	must(t, err)
+	expect.NoError(t, err)
 	v.write(t, files{"a": "2"})
 	w := watch(t)
 	w.Watch(set)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // start starts a program of a name that writes a line to a file for each signal USR1.
@@ -37,17 +39,19 @@ func start(t *testing.T, name string) (pid int, signals func() int) {
 		data, _ := os.ReadFile(log)
 		return strings.Count(string(data), text)
 	}
-	eventually(t, "it is ready", func() bool { return count("ready") == 1 })
+	becomes(t, "it is ready", func() bool { return count("ready") == 1 })
 	return cmd.Process.Pid, func() int { return count("usr1") }
 }
 
-func eventually(t *testing.T, what string, isSo func() bool) {
+// becomes waits until what a process does is done.
+func becomes(t *testing.T, what string, isSo func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !isSo(); time.Sleep(10 * time.Millisecond) { //nolint:forbidigo // It waits for a process.
-		if time.Now().After(end) {
-			t.Fatalf("it never comes to this: %s", what)
+	expect.Eventually(t, time.Minute, func() error {
+		if !isSo() {
+			return fmt.Errorf("it never comes to this: %s", what)
 		}
-	}
+		return nil
+	})
 }
 
 // TestSignals reach the oldest process of a name, or the one that a file has the number of.
@@ -60,7 +64,7 @@ func TestSignals(t *testing.T) {
 	if err := (Target{Name: name, Proc: "/proc"}).Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the oldest has a signal", func() bool { return ofOld() == 1 })
+	becomes(t, "the oldest has a signal", func() bool { return ofOld() == 1 })
 	file := filepath.Join(t.TempDir(), "pid")
 	if err := os.WriteFile(file, []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -68,7 +72,7 @@ func TestSignals(t *testing.T) {
 	if err := (Target{PIDFile: file, Proc: "/proc"}).Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the same has a second one", func() bool { return ofOld() == 2 })
+	becomes(t, "the same has a second one", func() bool { return ofOld() == 2 })
 	if ofYoung() != 0 {
 		t.Error("the younger process has a signal too")
 	}
@@ -134,7 +138,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the child has ended", func() bool {
+	becomes(t, "the child has ended", func() bool {
 		_, isAlive := (Target{Proc: "/proc"}).started(child)
 		return !isAlive
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
@@ -98,7 +99,7 @@ func stopAt(t *testing.T, w, stopped atomicdir.Writer, u change, next files) {
 		t.Error("Write reports success and has not changed the names")
 	}
 	checkHeals(t, w, dir, root, next.tree(t))
-	must(t, os.RemoveAll(dir))
+	expect.NoError(t, os.RemoveAll(dir))
 }
 
 // checkBetween checks what holds for users at any moment of an update.
@@ -232,7 +233,7 @@ func TestANewDirectory(t *testing.T) {
 func target(t *testing.T, dir string) string {
 	t.Helper()
 	to, err := os.Readlink(filepath.Join(dir, "..data"))
-	must(t, err)
+	expect.NoError(t, err)
 	return to
 }
 

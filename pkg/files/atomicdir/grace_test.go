@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
@@ -28,7 +29,7 @@ func wantGenerations(t *testing.T, dir string, want int) {
 func generations(t *testing.T, dir string) int {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "..2*"))
-	must(t, err)
+	expect.NoError(t, err)
 	return len(found)
 }
 
@@ -40,7 +41,7 @@ func TestAReaderOnTheWayFindsTheOldGeneration(t *testing.T) {
 	w := atomicdir.Atomic{Grace: hour}
 	mustWrite(t, w, root, files{"a": "1"}.tree(t))
 	resolved, err := filepath.EvalSymlinks(filepath.Join(dir, "a"))
-	must(t, err)
+	expect.NoError(t, err)
 	for _, next := range []string{"2", "3"} {
 		mustWrite(t, w, root, files{"a": next}.tree(t))
 		if got, err := os.ReadFile(resolved); err != nil || string(got) != "1" {
@@ -136,7 +137,7 @@ func TestAGraceBeginsWithTheSwap(t *testing.T) {
 	w := atomicdir.Atomic{Grace: atomicdir.Grace{Time: time.Second, Bytes: 1 << 20}}
 	mustWrite(t, w, root, files{"a": "1"}.tree(t))
 	resolved, err := filepath.EvalSymlinks(filepath.Join(dir, "a"))
-	must(t, err)
+	expect.NoError(t, err)
 	late := func(op, name string) error {
 		if op == "rename" && name == "..data" {
 			<-time.After(1100 * time.Millisecond) // The node is busy for longer than the grace.

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
@@ -25,7 +26,7 @@ func (d dirOf) path(name string) string { return filepath.Join(d.dir, name) }
 
 func (d dirOf) do(err error) {
 	d.t.Helper()
-	must(d.t, err)
+	expect.NoError(d.t, err)
 }
 
 func (d dirOf) link(to, name string) {
@@ -214,7 +215,7 @@ func TestUnremovable(t *testing.T) {
 				mustWrite(t, w, root, files{"a": "1", "z": "1"}.tree(t))
 				obstacle := filepath.Join(dir, name)
 				dirOf{t, dir}.mkdir(name)
-				must(t, unix.Mount("tmpfs", obstacle, "tmpfs", 0, ""))
+				expect.NoError(t, unix.Mount("tmpfs", obstacle, "tmpfs", 0, ""))
 				t.Cleanup(func() { _ = unix.Unmount(obstacle, unix.MNT_DETACH) })
 				want := files{"a": "2"}.tree(t)
 				_, err := w.Write(root, want)
@@ -224,7 +225,7 @@ func TestUnremovable(t *testing.T) {
 				if data, err := os.ReadFile(filepath.Join(dir, "a")); string(data) != "2" {
 					t.Errorf("a is %q, %v, want the new bytes", data, err)
 				}
-				must(t, unix.Unmount(obstacle, 0))
+				expect.NoError(t, unix.Unmount(obstacle, 0))
 				checkHeals(t, w, dir, root, want)
 			})
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
@@ -96,7 +97,7 @@ func (f files) tree(t testing.TB) tree.Tree {
 func openRoot(t testing.TB, dir string) *os.File {
 	t.Helper()
 	root, err := os.Open(dir)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { root.Close() })
 	return root
 }
@@ -105,7 +106,7 @@ func openRoot(t testing.TB, dir string) *os.File {
 func readDeep(t testing.TB, dir, path string) ([]byte, error) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
-	must(t, err)
+	expect.NoError(t, err)
 	defer root.Close()
 	return root.ReadFile(path)
 }
@@ -148,7 +149,7 @@ func see(t testing.TB, dir string) view {
 	v := view{}
 	v.add(t, dir, ".")
 	list, err := os.ReadDir(dir)
-	must(t, err)
+	expect.NoError(t, err)
 	for _, d := range list {
 		if !strings.HasPrefix(d.Name(), "..") {
 			v.walk(t, dir, d.Name())
@@ -163,7 +164,7 @@ func (v view) walk(t testing.TB, dir, name string) {
 		return
 	}
 	list, err := os.ReadDir(filepath.Join(dir, name))
-	must(t, err)
+	expect.NoError(t, err)
 	for _, d := range list {
 		v.walk(t, dir, filepath.Join(name, d.Name()))
 	}
@@ -183,7 +184,7 @@ func (v view) add(t testing.TB, dir, name string) bool {
 	v[name] = fmt.Sprintf("%v %d:%d", info.Mode(), st.Uid, st.Gid)
 	if info.Mode().IsRegular() {
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		must(t, err)
+		expect.NoError(t, err)
 		v[name] += " " + string(data)
 	}
 	return info.IsDir()
@@ -194,7 +195,7 @@ func layout(t testing.TB, dir string) []string {
 	t.Helper()
 	generation := regexp.MustCompile(`\.\.\d{4}(_\d\d){5}\.\d+`)
 	list, err := os.ReadDir(dir)
-	must(t, err)
+	expect.NoError(t, err)
 	var lines []string
 	for _, d := range list {
 		line := d.Name()
@@ -250,7 +251,7 @@ func stamps(t testing.TB, dir string) map[string]string {
 		all[p] = fmt.Sprintf("inode %d, mode %o, %d:%d, size %d, changed %v %v", st.Ino, st.Mode, st.Uid, st.Gid, st.Size, st.Mtim, st.Ctim)
 		return nil
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	return all
 }
 
@@ -269,11 +270,4 @@ func checkUnchanged(t testing.TB, w atomicdir.Writer, dir string, root *os.File,
 		t.Errorf("%T.Write of the same files = changed, want unchanged", w)
 	}
 	checkUntouched(t, dir, before)
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

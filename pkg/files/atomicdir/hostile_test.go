@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 )
 
@@ -141,7 +142,7 @@ func TestAFileBecomesAPipeThatSomebodyReads(t *testing.T) {
 	if n, err := unix.Read(reader, make([]byte, 1)); n > 0 || err != nil {
 		t.Errorf("the reader of the pipe gets %d bytes, %v, want none", n, err)
 	}
-	must(t, unix.Close(reader))
+	expect.NoError(t, unix.Close(reader))
 	checkHeals(t, atomicdir.InPlace{}, dir, root, files{"a": "2", "b": "2"}.tree(t))
 }
 
@@ -159,7 +160,7 @@ func TestALease(t *testing.T) {
 				if err == nil {
 					_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, lease)
 				}
-				must(t, err)
+				expect.NoError(t, err)
 				began := time.Now()
 				_, err = w.Write(root, files{"a": "2"}.tree(t))
 				if took := time.Since(began); took > soon {

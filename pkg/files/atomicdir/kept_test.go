@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 )
 
@@ -14,11 +15,11 @@ import (
 func keptFiles(t *testing.T, dir string) (sizes []int64) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
-	must(t, err)
+	expect.NoError(t, err)
 	for _, e := range list {
 		if strings.HasPrefix(e.Name(), "..kept-") {
 			info, err := e.Info()
-			must(t, err)
+			expect.NoError(t, err)
 			sizes = append(sizes, info.Size())
 		}
 	}
@@ -68,7 +69,7 @@ func TestAFileThatCameBackInAWriteThatWasKilled(t *testing.T) {
 			if err != nil || len(names) != 1 {
 				t.Fatalf("inodes that wait: %q, %v, want one", names, err)
 			}
-			must(t, os.Link(names[0], filepath.Join(dir, "a")))
+			expect.NoError(t, os.Link(names[0], filepath.Join(dir, "a")))
 			want := next.tree(t)
 			mustWrite(t, w, root, want)
 			checkVolume(t, w, dir, want)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 )
 
@@ -30,7 +31,7 @@ func TestAKnownDirectoryIsNotListed(t *testing.T) {
 	mustWrite(t, atomicdir.Atomic{Known: w.Known, IsNew: true}, root, old)
 
 	handle, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
-	must(t, err)
+	expect.NoError(t, err)
 	defer handle.Close()
 	mustWrite(t, differing(w), handle, next)
 	checkVolume(t, w, dir, next)
@@ -86,7 +87,7 @@ func TestAKnownDirectoryAfterAnEarlyEnd(t *testing.T) {
 					}
 					mustWrite(t, differing(w), root, from)
 					checkVolume(t, w, dir, from)
-					must(t, os.RemoveAll(dir))
+					expect.NoError(t, os.RemoveAll(dir))
 				}
 			})
 		}

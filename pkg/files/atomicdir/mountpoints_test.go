@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
@@ -29,14 +30,14 @@ func wantMountPoints(t *testing.T, dir string, points []string) (inodes []uint64
 	for _, p := range points {
 		for d := p; d != "."; d = filepath.Dir(d) {
 			info, err := os.Lstat(filepath.Join(dir, d))
-			must(t, err)
+			expect.NoError(t, err)
 			if !info.IsDir() || info.Mode().Perm() != 0o755 {
 				t.Errorf("%s is %v, want a directory of mode 0755", d, info.Mode())
 			}
 			inodes = append(inodes, inode(t, dir, d))
 		}
 		list, err := os.ReadDir(filepath.Join(dir, p))
-		must(t, err)
+		expect.NoError(t, err)
 		if len(list) > 0 {
 			t.Errorf("%s has %v, want nothing", p, list)
 		}
@@ -51,18 +52,18 @@ func wantFiles(t *testing.T, dir string, want tree.Tree) {
 	var walk func(name string)
 	walk = func(name string) {
 		list, err := os.ReadDir(filepath.Join(dir, name))
-		must(t, err)
+		expect.NoError(t, err)
 		for _, e := range list {
 			at := filepath.Join(name, e.Name())
 			info, err := os.Stat(filepath.Join(dir, at))
-			must(t, err)
+			expect.NoError(t, err)
 			switch {
 			case name == "." && len(e.Name()) > 2 && e.Name()[:2] == "..":
 			case info.IsDir():
 				walk(at)
 			default:
 				data, err := os.ReadFile(filepath.Join(dir, at))
-				must(t, err)
+				expect.NoError(t, err)
 				seen[at] = string(data)
 			}
 		}
@@ -173,7 +174,7 @@ func TestMountPointsHaveTheirOwnMode(t *testing.T) {
 			mustWrite(t, w, root, want)
 			for path, mode := range map[string]fs.FileMode{"a": want.DirMode | fs.ModeDir, "a/m": 0o755 | fs.ModeDir} {
 				info, err := os.Lstat(filepath.Join(dir, path))
-				must(t, err)
+				expect.NoError(t, err)
 				if info.Mode() != mode {
 					t.Errorf("%s has mode %v, want %v", path, info.Mode(), mode)
 				}

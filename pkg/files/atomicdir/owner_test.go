@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
@@ -23,12 +24,12 @@ import (
 func knows(t *testing.T, path string, id int) bool {
 	t.Helper()
 	table, err := os.ReadFile(path)
-	must(t, err)
+	expect.NoError(t, err)
 	for line := range strings.Lines(string(table)) {
 		fields := strings.Fields(line)
 		first, err1 := strconv.Atoi(fields[0])
 		count, err2 := strconv.Atoi(fields[2])
-		must(t, errors.Join(err1, err2))
+		expect.NoError(t, errors.Join(err1, err2))
 		if first <= id && id < first+count {
 			return true
 		}
@@ -103,13 +104,13 @@ func checkOwners(t *testing.T, dir string, want tree.Tree) {
 		}
 		return nil
 	})
-	must(t, err)
+	expect.NoError(t, err)
 }
 
 func inode(t *testing.T, dir, name string) uint64 {
 	t.Helper()
 	var st unix.Stat_t
-	must(t, unix.Stat(filepath.Join(dir, name), &st))
+	expect.NoError(t, unix.Stat(filepath.Join(dir, name), &st))
 	return st.Ino
 }
 
@@ -136,7 +137,7 @@ func TestInodes(t *testing.T) {
 			// Held open, so that the numbers of removed files are not given out again.
 			for p := range old {
 				f, err := os.Open(filepath.Join(dir, p))
-				must(t, err)
+				expect.NoError(t, err)
 				defer f.Close()
 			}
 			mustWrite(t, test.writer, root, files{"a": "0644:new", "m": "0600:1", "d/b": "22", "d/c": "1"}.tree(t))
@@ -183,9 +184,9 @@ func bind(t *testing.T, path string) (at string) {
 	at = t.TempDir()
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		at += "/file"
-		must(t, os.WriteFile(at, nil, 0o600))
+		expect.NoError(t, os.WriteFile(at, nil, 0o600))
 	}
-	must(t, unix.Mount(path, at, "", unix.MS_BIND, ""))
+	expect.NoError(t, unix.Mount(path, at, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 	return at
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
@@ -64,9 +65,9 @@ func (r *readers) start(t *testing.T, rounds int, read func() (useful bool, err 
 func readOnlyView(t *testing.T, dir string) string {
 	t.Helper()
 	view := t.TempDir()
-	must(t, unix.Mount(dir, view, "", unix.MS_BIND, ""))
+	expect.NoError(t, unix.Mount(dir, view, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(view, unix.MNT_DETACH) })
-	must(t, unix.Mount("", view, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOATIME, ""))
+	expect.NoError(t, unix.Mount("", view, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOATIME, ""))
 	return view
 }
 

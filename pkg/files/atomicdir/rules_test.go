@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
@@ -107,7 +108,7 @@ func checkReady(t *testing.T, dir, name string, want tree.Tree) {
 	all := wantView(want)
 	if name == "..data" {
 		next, err := os.Readlink(filepath.Join(dir, "..data_tmp"))
-		must(t, err)
+		expect.NoError(t, err)
 		if diff := cmp.Diff(all, see(t, filepath.Join(dir, next))); diff != "" {
 			t.Errorf("what ..data is about to show (-want +got):\n%s", diff)
 		}

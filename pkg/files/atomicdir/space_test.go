@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 )
 
@@ -16,7 +17,7 @@ import (
 func newTmpfs(t *testing.T, options string) (dir string, root *os.File) {
 	t.Helper()
 	dir = t.TempDir()
-	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755,"+options))
+	expect.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755,"+options))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir, openRoot(t, dir)
 }
@@ -24,7 +25,7 @@ func newTmpfs(t *testing.T, options string) (dir string, root *os.File) {
 func free(t *testing.T, dir string) (left [2]uint64) {
 	t.Helper()
 	var st unix.Statfs_t
-	must(t, unix.Statfs(dir, &st))
+	expect.NoError(t, unix.Statfs(dir, &st))
 	return [2]uint64{st.Bfree, st.Ffree}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 )
 
@@ -17,7 +18,7 @@ type watch struct{ fd int }
 func newWatch(t *testing.T, dir string) watch {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_ALL_EVENTS&^(unix.IN_ACCESS|unix.IN_OPEN|unix.IN_CLOSE_NOWRITE)); err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func (w watch) events(t *testing.T) map[string]int {
 		if errors.Is(err, unix.EAGAIN) {
 			return count
 		}
-		must(t, err)
+		expect.NoError(t, err)
 		for rest := buf[:n]; len(rest) > 0; {
 			mask, length := binary.NativeEndian.Uint32(rest[4:]), binary.NativeEndian.Uint32(rest[12:])
 			name := string(bytes.TrimRight(rest[unix.SizeofInotifyEvent:unix.SizeofInotifyEvent+length], "\x00"))

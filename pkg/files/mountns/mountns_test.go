@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
@@ -135,7 +136,7 @@ func TestMainInside(t *testing.T) {
 func TestMoreNamespaces(t *testing.T) {
 	t.Parallel()
 	here, err := os.Readlink("/proc/self/ns/net")
-	must(t, err)
+	expect.NoError(t, err)
 	for who, adjust := range users() {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
@@ -144,12 +145,5 @@ func TestMoreNamespaces(t *testing.T) {
 				t.Errorf("the network namespace is %q, code %d, want another one than %q", out, code, here)
 			}
 		})
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

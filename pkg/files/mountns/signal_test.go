@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
@@ -40,7 +41,7 @@ func TestTheInnerProcessDiesWithTheOuter(t *testing.T) {
 	p.Prints(t, "ready")
 	p.Sends(t, unix.SIGUSR1)
 	p.Prints(t, "user defined signal 1")
-	must(t, p.Process.Kill())
+	expect.NoError(t, p.Process.Kill())
 	// The output ends when both processes have, because both hold it.
 	p.Ends(t, "", -1)
 }
@@ -64,7 +65,7 @@ func TestAKeyIsHeardOnce(t *testing.T) {
 	p := start(t, "signals", programs.OnTerminal(screen))
 	p.Prints(t, "ready")
 	_, err := keyboard.WriteString("\x03")
-	must(t, err)
+	expect.NoError(t, err)
 	p.Prints(t, "interrupt")
 	p.Sends(t, unix.SIGTERM)
 	p.Ends(t, "terminated\n", 0)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
@@ -57,9 +58,9 @@ func checkStaysInside(t *testing.T, w atomicdir.Writer, built tree.Tree) {
 	t.Helper()
 	outside := t.TempDir()
 	volume := filepath.Join(outside, "deep", "volume")
-	must(t, os.MkdirAll(volume, 0o755))
+	expect.NoError(t, os.MkdirAll(volume, 0o755))
 	root, err := os.Open(volume)
-	must(t, err)
+	expect.NoError(t, err)
 	defer root.Close()
 	if _, err := w.Write(root, built); err != nil {
 		if isRefused(err) {
@@ -68,7 +69,7 @@ func checkStaysInside(t *testing.T, w atomicdir.Writer, built tree.Tree) {
 		t.Fatalf("%T: Write: %v", w, err)
 	}
 	shown, err := os.OpenRoot(volume) // A path may be longer than a system call takes.
-	must(t, err)
+	expect.NoError(t, err)
 	defer shown.Close()
 	for _, file := range built.Files {
 		got, err := shown.ReadFile(file.Path)
@@ -105,6 +106,6 @@ func directoriesAround(t *testing.T, dir, volume string) []string {
 		}
 		return err
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	return found
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/rendering"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
@@ -178,7 +179,7 @@ func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 func TestTheLargestCombinedFile(t *testing.T) {
 	t.Parallel()
 	name, err := rendering.Size(api.FormatJSON, "A", nil)
-	must(t, err)
+	expect.NoError(t, err)
 	for more, fits := range map[int]bool{0: true, 1: false} {
 		value := strings.Repeat("x", treebuilder.MaxRendered-rendering.FrameSize-name+more)
 		plan, err := treebuilder.Prepare(spec(as(web, "a", api.FormatJSON)), nil, objects(map[api.Ref][]string{web: {"A", value}}))
@@ -199,7 +200,7 @@ func TestPlanListsWhatItRenders(t *testing.T) {
 		"one": spec(as(web, "a", api.FormatDotenv)), "two": spec(as(web, "a", api.FormatDotenv), as(web, "b", api.FormatJSON)),
 	} {
 		plan, err := treebuilder.Prepare(s, nil, contents)
-		must(t, err)
+		expect.NoError(t, err)
 		said, made := plan.Rendered(), int64(plan.Tree().Size())
 		if said < made || said > made+1000 {
 			t.Errorf("%s: Rendered = %d, and the files have %d bytes", name, said, made)

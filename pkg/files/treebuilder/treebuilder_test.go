@@ -62,13 +62,6 @@ func build(t *testing.T, s api.Spec, fsGroup *int, contents map[api.Ref]api.Cont
 	return built
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	all := objects(map[api.Ref][]string{

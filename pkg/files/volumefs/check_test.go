@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -86,14 +87,14 @@ func TestAnSELinuxContextThatTheKernelRefuses(t *testing.T) {
 	f := volumefs.New(volumefs.Config{Root: t.TempDir(), Source: source, SELinuxContext: "no such context"})
 	_, err := f.Create(limits())
 	checkError(t, err, "create volume: fsconfig tmpfs ", "invalid argument")
-	must(t, f.Check())
+	expect.NoError(t, f.Check())
 	reason := f.RefusedContext()
 	checkError(t, reason, "fsconfig tmpfs ", "invalid argument")
 	if reason != nil && !strings.Contains(reason.Error(), "context=no such context") && !strings.Contains(reason.Error(), "create") {
 		t.Errorf("reason = %v, want it to name the option", reason)
 	}
 	v, err := f.Create(limits())
-	must(t, err)
+	expect.NoError(t, err)
 	if err := v.Close(); err != nil {
 		t.Error(err)
 	}

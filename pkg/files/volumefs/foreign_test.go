@@ -9,13 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // mountForeign mounts a tmpfs of that source at target until the test ends.
 func mountForeign(t *testing.T, target, from string, flags uintptr) {
 	t.Helper()
-	must(t, unix.Mount(from, target, "tmpfs", flags, "size=64k"))
+	expect.NoError(t, unix.Mount(from, target, "tmpfs", flags, "size=64k"))
 	t.Cleanup(func() { detach(t, target) })
 }
 
@@ -92,13 +93,13 @@ func TestUnmountPeelsStackedVolumes(t *testing.T) {
 	t.Parallel()
 	g, target := published(t)
 	for range 20 { // A driver that does not look mounts over itself.
-		must(t, unix.Mount(target, target, "", unix.MS_BIND, ""))
+		expect.NoError(t, unix.Mount(target, target, "", unix.MS_BIND, ""))
 	}
 	if n := len(mountsBelow(t, target)); n != 21 {
 		t.Fatalf("%d mounts at the target, want 21", n)
 	}
 	update(t, g.FS, target, "two")
-	must(t, g.Unmount(target))
+	expect.NoError(t, g.Unmount(target))
 	checkGone(t, target)
 }
 
@@ -119,7 +120,7 @@ func TestUnmountStopsAtAForeignMount(t *testing.T) {
 			g.publish(t, other, "one")
 			mustMake(t, "directory", target)
 			mountForeign(t, target, "other", 0)
-			must(t, unix.Mount(other, target, "", unix.MS_BIND, ""))
+			expect.NoError(t, unix.Mount(other, target, "", unix.MS_BIND, ""))
 		}, 1},
 	}
 	for name, tc := range tests {
@@ -144,7 +145,7 @@ func TestLeftoversUnderAVolumeAreKept(t *testing.T) {
 	// Only a mount that somebody else makes can hide what is in a directory.
 	other := g.target("other")
 	g.publish(t, other, "one")
-	must(t, unix.Mount(other, target, "", unix.MS_BIND, ""))
+	expect.NoError(t, unix.Mount(other, target, "", unix.MS_BIND, ""))
 	checkMounted(t, g.FS, target, true)
 	checkError(t, g.Unmount(target), "unmount volume at "+target+": ", `the directory holds "leftover", which is not ours to delete`)
 	checkFile(t, target+"/leftover", "precious")

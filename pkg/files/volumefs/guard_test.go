@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -17,7 +18,7 @@ func TestGuardOfManyVolumes(t *testing.T) { // Not parallel: whatever else is ma
 	g := newGround(t)
 	first := g.volume(t, 0)
 	kept, err := g.Open(first)
-	must(t, err)
+	expect.NoError(t, err)
 	defer kept.Close()
 	calls := map[string]struct {
 		most float64
@@ -71,8 +72,8 @@ func (g *ground) volume(t *testing.T, i int) (target string) {
 	t.Helper()
 	target = filepath.Join(mustMakeAll(t, g.target(fmt.Sprint(i))), "mount")
 	view, err := g.Create(volumefs.Limits{Bytes: 1 << 20, Inodes: 64})
-	must(t, err)
-	must(t, errors.Join(view.Publish(target), view.Close()))
+	expect.NoError(t, err)
+	expect.NoError(t, errors.Join(view.Publish(target), view.Close()))
 	t.Cleanup(func() {
 		if err := g.Unmount(target); err != nil {
 			t.Error(err)

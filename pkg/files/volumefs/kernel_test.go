@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -21,14 +22,14 @@ func TestNobodyWritesThroughTheTarget(t *testing.T) {
 	g := newGround(t)
 	target := g.target("mount")
 	v := g.create(t, "one")
-	must(t, v.Publish(target))
+	expect.NoError(t, v.Publish(target))
 	g.unmountAtEnd(t, target)
 	open, err := g.Open(target)
-	must(t, err)
+	expect.NoError(t, err)
 	defer open.Close()
 	subPath := g.target("file") // As a runtime mounts one file by itself.
 	mustMake(t, "file", subPath)
-	must(t, unix.Mount(target+"/key", subPath, "", unix.MS_BIND, ""))
+	expect.NoError(t, unix.Mount(target+"/key", subPath, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { detach(t, subPath) })
 	for what, err := range map[string]error{ // Also while the driver has a writable view.
 		"overwrite a file":           os.WriteFile(target+"/key", nil, 0o600),
@@ -80,11 +81,11 @@ func TestAWritableViewIsNoLaxer(t *testing.T) {
 	t.Parallel()
 	g, target := published(t)
 	open, err := g.Open(target)
-	must(t, err)
+	expect.NoError(t, err)
 	defer open.Close()
 	for name, v := range map[string]*volumefs.View{"new": g.create(t, "one"), "live": open} {
 		dir, err := rootOf(t, v).Open(".")
-		must(t, err)
+		expect.NoError(t, err)
 		var st unix.Statfs_t
 		err = errors.Join(unix.Fstatfs(int(dir.Fd()), &st), dir.Close())
 		const want = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
@@ -104,14 +105,14 @@ func TestAContainersMountSeesUpdates(t *testing.T) {
 	target, container := g.target("mount"), g.target("container")
 	g.publish(t, target, "one")
 	mustMake(t, "directory", container)
-	must(t, unix.Mount(target, container, "", unix.MS_BIND, ""))
+	expect.NoError(t, unix.Mount(target, container, "", unix.MS_BIND, ""))
 	defer detach(t, container)
 	update(t, g.restart(), target, "two")
 	checkFile(t, container+"/key", "two")
 	if err := os.WriteFile(container+"/key", nil, 0o600); !errors.Is(err, unix.EROFS) {
 		t.Errorf("the container writes: %v, want %v", err, unix.EROFS)
 	}
-	must(t, g.Unmount(target))
+	expect.NoError(t, g.Unmount(target))
 	checkFile(t, container+"/key", "two")
 }
 
@@ -124,8 +125,8 @@ func TestPropagation(t *testing.T) {
 	mustMake(t, "directory", inside)
 	mustMake(t, "directory", outside)
 	mountForeign(t, inside, "kubelet", 0)
-	must(t, unix.Mount("", inside, "", unix.MS_SHARED, ""))
-	must(t, unix.Mount(inside, outside, "", unix.MS_BIND, ""))
+	expect.NoError(t, unix.Mount("", inside, "", unix.MS_SHARED, ""))
+	expect.NoError(t, unix.Mount(inside, outside, "", unix.MS_BIND, ""))
 	defer detach(t, outside)
 	g.publish(t, inside+"/mount", "one")
 	checkFile(t, outside+"/mount/key", "one")
@@ -136,7 +137,7 @@ func TestPropagation(t *testing.T) {
 	if n := len(mountsBelow(t, outside)); n != 2 {
 		t.Errorf("%d mounts outside, want the directory and the volume", n)
 	}
-	must(t, g.Unmount(inside+"/mount"))
+	expect.NoError(t, g.Unmount(inside+"/mount"))
 	checkGone(t, outside+"/mount")
 }
 
@@ -146,10 +147,10 @@ func TestPublishWaitsForNoWriter(t *testing.T) {
 	target := g.target("mount")
 	v := g.create(t, "one")
 	file, err := rootOf(t, v).OpenFile("key", os.O_WRONLY, 0)
-	must(t, err)
+	expect.NoError(t, err)
 	checkError(t, v.Publish(target), "publish volume at "+target+": mount_setattr: ", "busy")
 	checkGone(t, target)
-	must(t, file.Close())
+	expect.NoError(t, file.Close())
 	if err := v.Publish(target); err != nil {
 		t.Fatalf("Publish after the writer has gone = %v", err)
 	}
@@ -161,7 +162,7 @@ func TestLimitsHold(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	v, err := g.Create(volumefs.Limits{Bytes: 64 << 10, Inodes: 4})
-	must(t, err)
+	expect.NoError(t, err)
 	defer v.Close()
 	if err := rootOf(t, v).WriteFile("big", make([]byte, 65<<10), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("65 KiB into 64 = %v, want %v", err, unix.ENOSPC)
@@ -174,7 +175,7 @@ func TestLimitsHold(t *testing.T) {
 	if err := rootOf(t, v).Mkdir("fifth", 0o700); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("a fifth inode = %v, want %v", err, unix.ENOSPC)
 	}
-	must(t, rootOf(t, v).Remove("fourth"))
+	expect.NoError(t, rootOf(t, v).Remove("fourth"))
 	put(t, v, "fifth", "")
 }
 
@@ -195,7 +196,7 @@ func checkUmask(t *testing.T, umask int) {
 	if info, err := rootOf(t, v).Stat("."); err != nil || info.Mode() != fs.ModeDir|0o755 {
 		t.Errorf("root of a new volume = %v, %v, want mode 0755", info.Mode(), err)
 	}
-	must(t, v.Publish(target))
+	expect.NoError(t, v.Publish(target))
 	if info, err := os.Stat(target); err != nil || info.Mode() != fs.ModeDir|0o755 {
 		t.Errorf("root of a live volume = %v, %v, want mode 0755", info.Mode(), err)
 	}
@@ -217,7 +218,7 @@ func TestVolumesStayOutOfSwapWhereTheKernelCan(t *testing.T) {
 	_, super, _ := strings.Cut(strings.TrimSpace(lines[0]), " - ")
 	got := slices.Contains(strings.Split(strings.Fields(super)[2], ","), "noswap")
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	must(t, err)
+	expect.NoError(t, err)
 	defer unix.Close(fs)
 	if want := unix.FsconfigSetFlag(fs, "noswap") == nil; got != want { // Does the kernel take the option?
 		t.Errorf("file system = %q; noswap = %t, want %t", super, got, want)

@@ -12,13 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // mustMakeAll makes directories, those above included, and returns the path.
 func mustMakeAll(t *testing.T, path string) string {
 	t.Helper()
-	must(t, os.MkdirAll(path, 0o755))
+	expect.NoError(t, os.MkdirAll(path, 0o755))
 	return path
 }
 
@@ -26,7 +27,7 @@ func mustMakeAll(t *testing.T, path string) string {
 func mustLink(t *testing.T, to, path string) {
 	t.Helper()
 	mustMakeAll(t, filepath.Dir(path))
-	must(t, os.Symlink(to, path))
+	expect.NoError(t, os.Symlink(to, path))
 }
 
 // checkLink fails the test unless err reports that path is a link, and names the target once.
@@ -79,7 +80,7 @@ func listing(t *testing.T, dir string) map[string]string {
 		found[path] += fmt.Sprintf(", inode %d", st.Ino)
 		return nil
 	})
-	must(t, err)
+	expect.NoError(t, err)
 	return found
 }
 
@@ -174,7 +175,7 @@ func TestALinkPlantedAfterPublish(t *testing.T) {
 	mine, theirs := mustMakeAll(t, g.target("mine")), mustMakeAll(t, g.target("theirs"))
 	g.publish(t, theirs+"/mount", "theirs")
 	g.publish(t, mine+"/mount", "one")
-	must(t, os.Rename(mine, g.target("moved")))
+	expect.NoError(t, os.Rename(mine, g.target("moved")))
 	mustLink(t, theirs, mine)
 	before := listing(t, g.dir)
 	for range 2 {
@@ -183,14 +184,14 @@ func TestALinkPlantedAfterPublish(t *testing.T) {
 	checkUnchanged(t, g.dir, before)
 	checkFile(t, g.target("moved/mount/key"), "one")
 
-	must(t, os.Remove(mine))
+	expect.NoError(t, os.Remove(mine))
 	checkMounted(t, g.FS, mine+"/mount", false)
 	checkNotOpened(t, g.FS, mine+"/mount")
-	must(t, os.Rename(g.target("moved"), mine))
+	expect.NoError(t, os.Rename(g.target("moved"), mine))
 	checkMounted(t, g.FS, mine+"/mount", true)
 	update(t, g.FS, mine+"/mount", "two")
 	checkFile(t, mine+"/mount/key", "two")
-	must(t, g.Unmount(mine+"/mount"))
+	expect.NoError(t, g.Unmount(mine+"/mount"))
 	checkGone(t, mine+"/mount")
 	checkFile(t, theirs+"/mount/key", "theirs")
 }

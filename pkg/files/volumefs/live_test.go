@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -20,7 +21,7 @@ func TestARestartedDriverFindsItsVolumes(t *testing.T) {
 		update(t, again, path, content)
 		checkFile(t, target+"/key", content)
 	}
-	must(t, again.Unmount(target))
+	expect.NoError(t, again.Unmount(target))
 	checkMounted(t, g.FS, target, false)
 }
 
@@ -86,7 +87,7 @@ func TestASymlinkToAVolumeIsNotFollowed(t *testing.T) {
 	g := newGround(t)
 	target, link := g.target("mount"), g.target("link")
 	g.publish(t, target, "one")
-	must(t, os.Symlink(target, link))
+	expect.NoError(t, os.Symlink(target, link))
 	for _, path := range []string{link, link + "/"} {
 		if mounted, err := g.Mounted(path); mounted || err == nil {
 			t.Errorf("Mounted = %t, %v, want an error", mounted, err)
@@ -122,7 +123,7 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	g, target := published(t)
 	before, err := g.Usage(target)
-	must(t, err)
+	expect.NoError(t, err)
 	if l := limits(); before.BytesTotal != l.Bytes || before.InodesTotal != l.Inodes {
 		t.Errorf("Usage = %+v, want the totals of %+v", before, l)
 	}
@@ -131,7 +132,7 @@ func TestUsage(t *testing.T) {
 	}
 	update(t, g.FS, target, string(make([]byte, 100_000)))
 	after, err := g.Usage(target)
-	must(t, err)
+	expect.NoError(t, err)
 	if after.BytesUsed < 100_000 || after.InodesUsed != 2 {
 		t.Errorf("Usage = %+v after 100 kB were written", after)
 	}
@@ -149,7 +150,7 @@ func TestManyTargetsAtOnce(t *testing.T) {
 	for i := range 24 {
 		group.Go(func() error { return liveAndDie(g.FS, g.target(fmt.Sprintf("mount-%d", i)), fmt.Sprint(i)) })
 	}
-	must(t, group.Wait())
+	expect.NoError(t, group.Wait())
 }
 
 // liveAndDie takes one target through the lives of three volumes.
@@ -199,11 +200,11 @@ func TestAViewThatIsKept(t *testing.T) {
 	made := g.create(t, "one")
 	checkAt(t, g, made, target, false)
 	g.unmountAtEnd(t, target)
-	must(t, made.Publish(target))
+	expect.NoError(t, made.Publish(target))
 	checkAt(t, g, made, target, true)
 	g.publish(t, other, "another")
 	kept, err := g.Open(target)
-	must(t, err)
+	expect.NoError(t, err)
 	defer kept.Close()
 	for _, content := range []string{"two", "three"} {
 		checkAt(t, g, kept, target, true)
@@ -217,7 +218,7 @@ func TestAViewThatIsKept(t *testing.T) {
 	if usage, err := kept.Usage(); err != nil || usage.InodesUsed != 2 {
 		t.Errorf("Usage = %+v, %v, want a directory and a file", usage, err)
 	}
-	must(t, kept.Close())
+	expect.NoError(t, kept.Close())
 	if usage, err := kept.Usage(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Usage of a closed view = %+v, %v, want that it is closed", usage, err)
 	}
@@ -228,14 +229,14 @@ func TestAViewThatIsKeptTooLong(t *testing.T) {
 	t.Parallel()
 	g, target := published(t)
 	kept, err := g.Open(target)
-	must(t, err)
+	expect.NoError(t, err)
 	defer kept.Close()
-	must(t, g.Unmount(target))
+	expect.NoError(t, g.Unmount(target))
 	checkAt(t, g, kept, target, false)
 	for range 20 {
 		g.publish(t, target, "two")
 		checkAt(t, g, kept, target, false)
-		must(t, g.Unmount(target))
+		expect.NoError(t, g.Unmount(target))
 	}
 	put(t, kept, "key", "nobody sees it")
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -18,13 +19,13 @@ func TestPublishShowsTheVolumeAtOnce(t *testing.T) {
 	v := g.create(t, "one")
 	checkGone(t, target)
 	checkMounted(t, g.FS, target, false)
-	must(t, v.Publish(target))
+	expect.NoError(t, v.Publish(target))
 	g.unmountAtEnd(t, target)
 	checkFile(t, target+"/key", "one")
 	checkMounted(t, g.FS, target, true)
 	checkMounted(t, g.FS, target+"/", true)
 	for range 2 { // Closing twice is harmless, and closing leaves the volume where it is.
-		must(t, v.Close())
+		expect.NoError(t, v.Close())
 	}
 	checkFile(t, target+"/key", "one")
 	checkMounted(t, g.FS, target, true)
@@ -68,7 +69,7 @@ func TestPublishRefuses(t *testing.T) {
 				checkFile(t, target+"/leftover", "precious")
 			}
 			elsewhere := g.target("elsewhere") // The view is as good as before.
-			must(t, v.Publish(elsewhere))
+			expect.NoError(t, v.Publish(elsewhere))
 			g.unmountAtEnd(t, elsewhere)
 			checkFile(t, elsewhere+"/key", "one")
 		})
@@ -92,15 +93,15 @@ func TestAViewIsPublishedOnce(t *testing.T) {
 	g := newGround(t)
 	target, other := g.target("mount"), g.target("other")
 	v := g.create(t, "one")
-	must(t, v.Publish(target))
+	expect.NoError(t, v.Publish(target))
 	g.unmountAtEnd(t, target)
 	checkError(t, v.Publish(other), "publish volume at "+other+": ", "published already")
 	live, err := g.Open(target)
-	must(t, err)
+	expect.NoError(t, err)
 	defer live.Close()
 	checkError(t, live.Publish(other), "publish volume at "+other+": ", "this is a view of a live volume")
 	closed := g.create(t, "one")
-	must(t, closed.Close())
+	expect.NoError(t, closed.Close())
 	if err := closed.Publish(other); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Publish = %v, want %v", err, os.ErrClosed)
 	}
@@ -146,7 +147,7 @@ func TestOpenFilesOutliveTheVolume(t *testing.T) {
 	t.Parallel()
 	g, target := published(t)
 	file, err := os.Open(target + "/key")
-	must(t, err)
+	expect.NoError(t, err)
 	defer file.Close()
 	if err := g.Unmount(target); err != nil {
 		t.Fatalf("Unmount while a file is open = %v", err)
@@ -164,9 +165,9 @@ func TestANewVolumeHasNothingOfTheOldOne(t *testing.T) {
 	target := g.target("mount")
 	g.publish(t, target, "old")
 	old, err := g.Open(target)
-	must(t, err)
+	expect.NoError(t, err)
 	defer old.Close()
-	must(t, g.Unmount(target))
+	expect.NoError(t, g.Unmount(target))
 	g.publish(t, target, "new")
 	// Somebody who came in before is still in the old one, and leaves no trace in the new one.
 	_ = rootOf(t, old).WriteFile("stale", []byte("stale"), 0o600)
@@ -179,11 +180,11 @@ func TestANewVolumeHasNothingOfTheOldOne(t *testing.T) {
 func TestADirectoryInTheVolumesPlaceIsNotTheVolume(t *testing.T) {
 	t.Parallel()
 	g, target := published(t)
-	must(t, g.Unmount(target))
+	expect.NoError(t, g.Unmount(target))
 	mustMake(t, "full directory", target)
 	for _, v := range []*volumefs.FS{g.FS, g.restart()} {
 		checkMounted(t, v, target, false)
 		checkNotOpened(t, v, target)
 	}
-	must(t, os.RemoveAll(target))
+	expect.NoError(t, os.RemoveAll(target))
 }

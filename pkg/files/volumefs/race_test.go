@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -28,14 +29,14 @@ func TestALinkThatComesInBetween(t *testing.T) {
 	swap := func() { exchange(t, mine, link) }
 
 	before := listing(t, theirs)
-	must(t, g.PublishWhile(limits(), mine+"/mount", swap))
+	expect.NoError(t, g.PublishWhile(limits(), mine+"/mount", swap))
 	checkUnchanged(t, theirs, before)
 	swap()
 	checkMounted(t, g.FS, mine+"/mount", true)
 
 	g.publish(t, theirs+"/mount", "theirs")
 	before = listing(t, theirs)
-	must(t, g.UnmountWhile(mine+"/mount", swap))
+	expect.NoError(t, g.UnmountWhile(mine+"/mount", swap))
 	checkUnchanged(t, theirs, before)
 	checkFile(t, theirs+"/mount/key", "theirs")
 	swap()
@@ -61,7 +62,7 @@ func TestAParentThatGoesInBetween(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	parent := g.target("mine")
-	remove := func() { must(t, unix.Rmdir(parent)) }
+	remove := func() { expect.NoError(t, unix.Rmdir(parent)) }
 	mustMakeAll(t, parent)
 	if err := g.PublishWhile(limits(), parent+"/mount", remove); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("publish = %v, want %v", err, unix.ENOENT)
@@ -103,8 +104,8 @@ func TestAParentThatComesAndGoes(t *testing.T) {
 	swaps.Wait()
 	checkUnchanged(t, g.target("theirs"), before)
 	for _, target := range []string{theirs, empty} { // Now all is quiet.
-		must(t, g.Unmount(target))
-		must(t, liveAndDie(g.FS, target, "one"))
+		expect.NoError(t, g.Unmount(target))
+		expect.NoError(t, liveAndDie(g.FS, target, "one"))
 	}
 }
 
@@ -113,7 +114,7 @@ func TestAParentThatComesAndGoes(t *testing.T) {
 func tryLife(t *testing.T, g *ground, target string) {
 	t.Helper()
 	view, err := g.Create(limits())
-	must(t, err)
+	expect.NoError(t, err)
 	defer view.Close()
 	errs := []error{view.Publish(target)}
 	_, err = g.Mounted(target)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -29,11 +30,11 @@ func TestTheRootMayBeBehindALink(t *testing.T) {
 			mustLink(t, "real", g.target("link"))
 			mustLink(t, g.target("real/kubelet"), g.target("real/kubelet/link"))
 			v := g.below(g.dir + "/" + root)
-			must(t, v.Check())
+			expect.NoError(t, v.Check())
 			for _, below := range []string{"mount", "pods/mount", "pods/x/mount"} {
 				target := filepath.Join(g.dir, root, below)
 				mustMakeAll(t, filepath.Dir(target))
-				must(t, liveAndDie(v, target, "one"))
+				expect.NoError(t, liveAndDie(v, target, "one"))
 				checkGone(t, target)
 			}
 		})
@@ -69,7 +70,7 @@ func TestTargetsThatAreNotBelowTheRoot(t *testing.T) {
 		checkError(t, err, "get usage of volume at ", what)
 		checkError(t, v.Unmount(target), "unmount volume at ", what)
 		view, err := v.Create(limits())
-		must(t, err)
+		expect.NoError(t, err)
 		checkError(t, view.Publish(target), "publish volume at ", what)
 		if err := view.Close(); err != nil {
 			t.Errorf("%s: Close = %v", name, err)
@@ -82,7 +83,7 @@ func TestTargetsThatAreNotBelowTheRoot(t *testing.T) {
 func TestNoPathLeavesTheRoot(t *testing.T) {
 	t.Parallel()
 	dir, err := os.Open(t.TempDir())
-	must(t, err)
+	expect.NoError(t, err)
 	defer dir.Close()
 	for _, path := range []string{"..", "../..", "./..", "/", dir.Name(), "/proc/self/root"} {
 		if err := volumefs.OpenBeneath(dir, path); !errors.Is(err, unix.EXDEV) {
@@ -116,7 +117,7 @@ func TestARootThatIsMissing(t *testing.T) {
 					t.Errorf("Unmount = %v, want nil", err)
 				}
 				view, err := v.Create(limits())
-				must(t, err)
+				expect.NoError(t, err)
 				if err := view.Publish(target); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
 					t.Errorf("Publish = %v, want it to miss the directory", err)
 				}
@@ -143,10 +144,10 @@ func TestTheRootIsLookedUpEachTime(t *testing.T) {
 	g := newGround(t)
 	root := mustMakeAll(t, g.target("root"))
 	v := g.below(root)
-	must(t, liveAndDie(v, root+"/mount", "one"))
-	must(t, os.Rename(root, g.target("old")))
+	expect.NoError(t, liveAndDie(v, root+"/mount", "one"))
+	expect.NoError(t, os.Rename(root, g.target("old")))
 	mustMakeAll(t, root)
-	must(t, liveAndDie(v, root+"/mount", "two"))
+	expect.NoError(t, liveAndDie(v, root+"/mount", "two"))
 }
 
 func TestARootThatIsMountedOver(t *testing.T) {
@@ -154,13 +155,13 @@ func TestARootThatIsMountedOver(t *testing.T) {
 	g := newGround(t)
 	root := mustMakeAll(t, g.target("root"))
 	v := g.below(root)
-	must(t, liveAndDie(v, root+"/mount", "one"))
+	expect.NoError(t, liveAndDie(v, root+"/mount", "one"))
 	mountForeign(t, root, "kubelet", 0)
-	must(t, liveAndDie(v, root+"/mount", "two"))
+	expect.NoError(t, liveAndDie(v, root+"/mount", "two"))
 	// A mount below the root is as good a place.
 	disk := mustMakeAll(t, root+"/pods/disk")
 	mountForeign(t, disk, "disk", 0)
-	must(t, liveAndDie(v, disk+"/mount", "three"))
+	expect.NoError(t, liveAndDie(v, disk+"/mount", "three"))
 }
 
 // TestTheMountTableBehindALink: it has paths without links.
@@ -197,15 +198,15 @@ func TestTheDirectoryOfTargetsIsALink(t *testing.T) {
 				"set the chart's value kubeletDir to that directory"
 			checkError(t, v.Check(), "check where volumes go: ", want)
 			view, err := v.Create(limits())
-			must(t, err)
+			expect.NoError(t, err)
 			checkError(t, view.Publish(pods+"/mine/mount"), "publish volume at "+pods+"/mine/mount: ", want)
-			must(t, view.Close())
+			expect.NoError(t, view.Close())
 
-			must(t, os.Remove(pods))
-			must(t, v.Check()) // The kubelet makes it.
+			expect.NoError(t, os.Remove(pods))
+			expect.NoError(t, v.Check()) // The kubelet makes it.
 			mustMakeAll(t, pods+"/mine")
-			must(t, v.Check())
-			must(t, liveAndDie(v, pods+"/mine/mount", "one"))
+			expect.NoError(t, v.Check())
+			expect.NoError(t, liveAndDie(v, pods+"/mine/mount", "one"))
 		})
 	}
 }

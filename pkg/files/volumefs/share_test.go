@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -17,10 +18,10 @@ func shared(t *testing.T, g *ground) (view *volumefs.View, first, second string)
 	first, second = g.target("first"), g.target("second")
 	g.publish(t, first, "one")
 	view, err := g.Open(first)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = view.Close() })
 	mount, err := view.Share(first, second)
-	must(t, err)
+	expect.NoError(t, err)
 	g.unmountAtEnd(t, second)
 	if found, err := g.Find(second); err != nil || found != mount {
 		t.Errorf("Find(%s) = %v, %v, want %v", second, found, err, mount)
@@ -37,7 +38,7 @@ func TestASharedVolumeIsOneFileSystem(t *testing.T) {
 	mounts := map[string]volumefs.Mount{}
 	for _, target := range []string{first, second} {
 		mount, err := g.Find(target)
-		must(t, err)
+		expect.NoError(t, err)
 		mounts[target] = mount
 	}
 	if mounts[first] == mounts[second] || !mounts[first].SharesFilesWith(mounts[second]) {
@@ -60,7 +61,7 @@ func TestASharedVolumeIsOneFileSystem(t *testing.T) {
 			t.Errorf("IsAt(%s) = false, want true", target)
 		}
 	}
-	must(t, g.Unmount(first))
+	expect.NoError(t, g.Unmount(first))
 	put(t, view, "key", "three")
 	checkFile(t, second+"/key", "three")
 	update(t, g.restart(), second, "four") // A new run of the driver opens it by any target.
@@ -71,7 +72,7 @@ func TestASharedVolumeIsOneFileSystem(t *testing.T) {
 func TestAShareIsMountedAsAVolume(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	must(t, unix.Mount(g.dir, g.dir, "", unix.MS_BIND, ""))
+	expect.NoError(t, unix.Mount(g.dir, g.dir, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(g.dir, unix.MNT_DETACH) })
 	if err := unix.Mount("", g.dir, "", unix.MS_SHARED, ""); err != nil { // As in a container with Bidirectional propagation.
 		t.Fatal(err)
@@ -105,22 +106,22 @@ func TestShareRefuses(t *testing.T) {
 		"a symlink":              {"symlink", func(*testing.T, *ground, string) {}, nil},
 		"a volume that is gone": {"nothing", func(t *testing.T, g *ground, first string) {
 			t.Helper()
-			must(t, g.Unmount(first))
+			expect.NoError(t, g.Unmount(first))
 		}, unix.ENOENT},
 		"another volume in its place": {"nothing", func(t *testing.T, g *ground, first string) {
 			t.Helper()
-			must(t, g.Unmount(first))
+			expect.NoError(t, g.Unmount(first))
 			g.publish(t, first, "other")
 		}, volumefs.ErrNotMounted},
 		"a directory of the volume in its place": {"nothing", func(t *testing.T, g *ground, first string) {
 			t.Helper()
 			other := g.target("other")
 			mustMake(t, "directory", other)
-			must(t, unix.Mount(first, other, "", unix.MS_BIND, ""))
+			expect.NoError(t, unix.Mount(first, other, "", unix.MS_BIND, ""))
 			t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
-			must(t, g.Unmount(first))
+			expect.NoError(t, g.Unmount(first))
 			mustMake(t, "directory", first)
-			must(t, unix.Mount(other+"/dir", first, "", unix.MS_BIND, ""))
+			expect.NoError(t, unix.Mount(other+"/dir", first, "", unix.MS_BIND, ""))
 			t.Cleanup(func() { _ = unix.Unmount(first, unix.MNT_DETACH) })
 		}, volumefs.ErrNotMounted},
 	} {
@@ -130,9 +131,9 @@ func TestShareRefuses(t *testing.T) {
 			first, second := g.target("first"), g.target("second")
 			g.publish(t, first, "one")
 			view, err := g.Open(first)
-			must(t, err)
+			expect.NoError(t, err)
 			defer view.Close()
-			must(t, rootOf(t, view).Mkdir("dir", 0o755))
+			expect.NoError(t, rootOf(t, view).Mkdir("dir", 0o755))
 			tc.prepare(t, g, first)
 			mustMake(t, tc.kind, second)
 			before := mountsBelow(t, g.dir)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
@@ -63,7 +64,7 @@ func published(t *testing.T) (g *ground, target string) {
 func mountsBelow(t *testing.T, dir string) []string {
 	t.Helper()
 	table, err := os.ReadFile("/proc/self/mountinfo")
-	must(t, err)
+	expect.NoError(t, err)
 	var lines []string
 	for line := range strings.Lines(string(table)) {
 		at := strings.Fields(line)[4]
@@ -78,7 +79,7 @@ func mountsBelow(t *testing.T, dir string) []string {
 func (g *ground) create(t *testing.T, content string) *volumefs.View {
 	t.Helper()
 	v, err := g.Create(limits())
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = v.Close() })
 	put(t, v, "key", content)
 	return v
@@ -88,9 +89,9 @@ func (g *ground) create(t *testing.T, content string) *volumefs.View {
 func (g *ground) publish(t *testing.T, target, content string) {
 	t.Helper()
 	v := g.create(t, content)
-	must(t, v.Publish(target))
+	expect.NoError(t, v.Publish(target))
 	g.unmountAtEnd(t, target)
-	must(t, v.Close())
+	expect.NoError(t, v.Close())
 }
 
 func (g *ground) unmountAtEnd(t *testing.T, target string) {
@@ -105,14 +106,14 @@ func (g *ground) unmountAtEnd(t *testing.T, target string) {
 func update(t *testing.T, v *volumefs.FS, target, content string) {
 	t.Helper()
 	view, err := v.Open(target)
-	must(t, err)
+	expect.NoError(t, err)
 	put(t, view, "key", content)
-	must(t, view.Close())
+	expect.NoError(t, view.Close())
 }
 
 func put(t *testing.T, v *volumefs.View, name, content string) {
 	t.Helper()
-	must(t, rootOf(t, v).WriteFile(name, []byte(content), 0o644))
+	expect.NoError(t, rootOf(t, v).WriteFile(name, []byte(content), 0o644))
 }
 
 func checkFile(t *testing.T, path, want string) {
@@ -162,21 +163,14 @@ func mustMake(t *testing.T, kind, path string) {
 	default:
 		t.Fatalf("nothing is known about a %s", kind)
 	}
-	must(t, err)
+	expect.NoError(t, err)
 }
 
 // rootOf returns the directory of a view with the methods of package os.
 func rootOf(t *testing.T, v *volumefs.View) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", v.Dir.Fd()))
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = root.Close() })
 	return root
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

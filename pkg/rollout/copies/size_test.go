@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 
 // largest is how many bytes of data the API server takes in one object.
@@ -77,19 +75,4 @@ func length(t *testing.T, o any) int {
 		t.Fatal(err)
 	}
 	return len(data)
-}
-
-// TestGuardAllocations holds that a digest, which is made at each change of each object that is watched, does not hold the
-// content a second time.
-func TestGuardAllocations(t *testing.T) { // Not parallel: whatever else is made would be counted.
-	const want = 6
-	for _, size := range []int{0, 100_000} {
-		configMap := &corev1.ConfigMap{
-			Data:       map[string]string{"a": strings.Repeat("x", size), "b": strings.Repeat("x", size), "c": ""},
-			BinaryData: map[string][]byte{"d": make([]byte, size), "e": make([]byte, size), "f": nil},
-		}
-		if got := testing.AllocsPerRun(100, func() { copies.DigestOf(configMap) }); got > want || got < want/2 {
-			t.Errorf("a digest of values of %d bytes makes %v objects on the heap, want %d", size, got, want)
-		}
-	}
 }

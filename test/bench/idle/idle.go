@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
-	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/proc"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
+	"github.com/liveconfig-csi/liveconfig/test/kit/proc"
 )
 
 func (b *bench) section() report.Section {

@@ -10,8 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
+	"github.com/liveconfig-csi/liveconfig/test/kit/proc"
 )
 
 // peer is a program that holds objects as others do.
@@ -26,8 +26,8 @@ type peer struct {
 func startPeer(ctx context.Context, s *site.Site, namespace string, k kind) (*peer, error) {
 	binary := filepath.Join(s.Dir(), "peer")
 	if _, err := os.Stat(binary); err != nil {
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./bench/peer")
-		build.Dir, build.Env = filepath.Join(s.Repo(), "test"), append(os.Environ(), "CGO_ENABLED=0")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./peer")
+		build.Dir, build.Env = filepath.Join(s.Repo(), "test", "bench"), append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("build the peer: %w\n%s", err, out)
 		}

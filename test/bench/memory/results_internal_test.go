@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
+	"github.com/liveconfig-csi/liveconfig/test/kit/proc"
 )
 
 // sample is a bench with figures that are easy to reckon with: so many MiB of a run and kind, and so many KiB of each.

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
-	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
+	"github.com/liveconfig-csi/liveconfig/test/kit/proc"
 )
 
 // kind is a way of holding objects.

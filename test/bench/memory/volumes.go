@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
-	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
+	"github.com/liveconfig-csi/liveconfig/test/kit/proc"
 )
 
 // published are the volumes of a driver: of an object each, or all of one.

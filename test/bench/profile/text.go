@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
+	"github.com/liveconfig-csi/liveconfig/test/kit/proc"
 )
 
 // view is a way to look at a profile.

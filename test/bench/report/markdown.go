@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// page collects Markdown.
-type page struct{ strings.Builder }
+// markdown collects text.
+type markdown struct{ strings.Builder }
 
 // print never fails: a builder takes all.
-func (p *page) print(format string, args ...any) { _, _ = fmt.Fprintf(p, format, args...) }
+func (p *markdown) print(format string, args ...any) { _, _ = fmt.Fprintf(p, format, args...) }
 
 // table writes a table whose first column is text and whose others are figures.
-func (p *page) table(header []string, rows [][]string) {
+func (p *markdown) table(header []string, rows [][]string) {
 	p.print("\n| %s |\n|%s\n", strings.Join(header, " | "), " --- |"+strings.Repeat(" ---: |", len(header)-1))
 	for _, row := range rows {
 		p.print("| %s |\n", strings.Join(row, " | "))
@@ -23,11 +23,18 @@ func (p *page) table(header []string, rows [][]string) {
 
 // Markdown returns the page. Plots are linked by the names that [Result.Plots] gives them, below a folder.
 func (r Result) Markdown(plots string) string {
-	var p page
+	var p markdown
 	p.print("# Results\n\nWritten by `make bench` on %s, in %s.\n", r.Begun.UTC().Format("2006-01-02"), r.Took.Round(time.Second))
 	if r.Quick {
 		p.print("\n**A quick run: few samples, and one run of each. The figures are indications.**\n")
 	}
+	rest := r.rest(plots)
+	return p.String() + r.Summary.Markdown(rest, plots) + rest
+}
+
+// rest returns what follows the summary.
+func (r Result) rest(plots string) string {
+	var p markdown
 	r.writeTargets(&p)
 	r.writeRemarks(&p)
 	r.writeFacts(&p)
@@ -39,12 +46,12 @@ func (r Result) Markdown(plots string) string {
 
 // TargetsTable returns the table of targets alone.
 func (r Result) TargetsTable() string {
-	var p page
+	var p markdown
 	r.writeTargets(&p)
 	return p.String()
 }
 
-func (r Result) writeTargets(p *page) {
+func (r Result) writeTargets(p *markdown) {
 	p.print("\n## Targets\n\nWhere there are several runs, a figure is the median of theirs.\n")
 	rows := make([][]string, 0, len(r.Targets))
 	for _, t := range r.Targets {
@@ -76,7 +83,7 @@ func (t Target) verdict() string {
 }
 
 // writeRemarks says of each target that is not reached what bounds it, or that nobody has looked yet.
-func (r Result) writeRemarks(p *page) {
+func (r Result) writeRemarks(p *markdown) {
 	head := "\nWhat bounds those that are not reached:\n\n"
 	for _, t := range r.Targets {
 		if !t.Reached() {
@@ -86,7 +93,7 @@ func (r Result) writeRemarks(p *page) {
 	}
 }
 
-func (r Result) writeFacts(p *page) {
+func (r Result) writeFacts(p *markdown) {
 	p.print("\n## Machine and versions\n")
 	rows := make([][]string, 0, len(r.Facts))
 	for _, f := range r.Facts {
@@ -95,7 +102,7 @@ func (r Result) writeFacts(p *page) {
 	p.table([]string{"what", "value"}, rows)
 }
 
-func (s Section) write(p *page, plots string) {
+func (s Section) write(p *markdown, plots string) {
 	p.print("\n## %s\n\n%s\n", s.Title, s.Text)
 	for _, g := range s.Groups {
 		g.write(p, s.Key, plots)
@@ -117,7 +124,7 @@ func (s Section) write(p *page, plots string) {
 	}
 }
 
-func (s Section) writeFiles(p *page) {
+func (s Section) writeFiles(p *markdown) {
 	if len(s.Files) > 0 {
 		p.print("\n")
 	}
@@ -126,7 +133,7 @@ func (s Section) writeFiles(p *page) {
 	}
 }
 
-func (g Group) write(p *page, section, plots string) {
+func (g Group) write(p *markdown, section, plots string) {
 	p.print("\n### %s\n", g.Title)
 	floor, compared := g.floor()
 	header := []string{"what", "samples", "p50", "p95", "p99", "max"}

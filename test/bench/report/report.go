@@ -19,6 +19,8 @@ type Result struct {
 	Took  time.Duration `json:"tookNanoseconds"`
 	// Quick says that the run was a short one, whose figures are indications.
 	Quick bool `json:"quick"`
+	// Summary says which numbers the page begins with.
+	Summary Summary `json:"-"`
 	// Facts are about the machine and the versions of what ran on it.
 	Facts    []Fact    `json:"facts"`
 	Targets  []Target  `json:"targets"`

@@ -19,7 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 )
 
-// update has the golden files written again: go test ./bench/report -update.
+// update has the golden files written again: go -C test/bench test ./report -update.
 var update = flag.Bool("update", false, "write the golden files again")
 
 // sample is a result that has one of everything.
@@ -27,6 +27,14 @@ func sample() report.Result {
 	return report.Result{
 		Begun: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: 90 * time.Second, Quick: true,
 		Facts: []report.Fact{{Name: "processors", Value: "2"}},
+		Summary: report.Summary{Picture: "update-1.svg", Numbers: []report.Number{
+			{
+				What: "from an edit to the file, p50 and p99", Ours: cells("Fan-out 1", "liveconfig <1>", "p50", "p99"),
+				Other: "a bare watch", Theirs: cells("Fan-out 1", "bare watch", "p50", "p99"),
+			},
+			{What: "memory of ten volumes", Ours: cells("Driver", "10", "RSS")},
+			{What: "memory of more", Ours: cells("Driver", "110", "RSS")},
+		}},
 		Targets: []report.Target{
 			{Key: "holds", What: "an upper bound that holds", Value: 1.25, Bound: 1.3, Remark: "Nobody needs to know."},
 			{Key: "explained", What: "one that does not, explained", Value: 17, Bound: 16, Unit: "MiB", Remark: "The program alone takes 16."},
@@ -55,6 +63,13 @@ func sample() report.Result {
 			},
 		},
 	}
+}
+
+func cells(table, row string, columns ...string) (all []report.Cell) {
+	for _, column := range columns {
+		all = append(all, report.Cell{Table: table, Row: row, Column: column})
+	}
+	return all
 }
 
 func TestMarkdown(t *testing.T) {

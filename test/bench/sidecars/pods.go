@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
-	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
+	"github.com/liveconfig-csi/liveconfig/test/kit/proc"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -49,8 +49,8 @@ func (p *pod) close() error {
 func (b *bench) build(ctx context.Context) error {
 	for _, program := range []struct{ dir, path, to string }{
 		{b.cfg.Site.Repo(), "./cmd/liveconfig-reload", b.binary(ofOurs)},
-		{filepath.Join(b.cfg.Site.Repo(), "test"), "./bench/lister", b.binary(ofLister)},
-		{filepath.Join(b.cfg.Site.Repo(), "test"), "./bench/poller", b.binary(ofPoller)},
+		{filepath.Join(b.cfg.Site.Repo(), "test", "bench"), "./lister", b.binary(ofLister)},
+		{filepath.Join(b.cfg.Site.Repo(), "test", "bench"), "./poller", b.binary(ofPoller)},
 	} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program.to, program.path)
 		cmd.Dir, cmd.Env = program.dir, append(os.Environ(), "CGO_ENABLED=0")

@@ -2,7 +2,8 @@
 // nodes, read the ConfigMaps and Secrets that they name, become ready unless the test says that they fail, and are gone soon
 // after they are deleted. What happened is kept in a journal, so that a test can look back at a rollout.
 //
-// It is separate from test/scale/fleet, whose nodes watch as drivers do and have no pods, since a rollout needs pods and no watches.
+// It is separate from test/bench/scale/fleet, whose nodes watch as drivers do and have no pods, since a rollout needs pods and no
+// watches.
 //
 // It does not know images, commands, probes, volumes' files or Services, and a pod that runs never ends by itself.
 package fakenodes

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 )
 
 // Patience is how long a program may take until its next line, or to end. It takes a fraction.
@@ -40,7 +42,7 @@ func Start(t *testing.T, cmd *exec.Cmd) *Program {
 	p.Cmd.Stderr = p.Stderr
 	p.WaitDelay = time.Second // Do not wait for processes that outlive the command.
 	out, err := p.StdoutPipe()
-	must(t, err)
+	expect.NoError(t, err)
 	p.pipe, _ = out.(*os.File) // So package os/exec has it.
 	p.stdout = bufio.NewReader(out)
 	if err := p.Start(); err != nil {
@@ -64,17 +66,10 @@ func catchIgnored() {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Line returns the next line of the output.
 func (p *Program) Line(t *testing.T) string {
 	t.Helper()
-	must(t, p.pipe.SetReadDeadline(time.Now().Add(Patience)))
+	expect.NoError(t, p.pipe.SetReadDeadline(time.Now().Add(Patience)))
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
 		t.Fatalf("output ends with %q, %v; standard error:\n%s", line, err, p.Stderr)
@@ -93,15 +88,15 @@ func (p *Program) Prints(t *testing.T, want string) {
 // Sends sends the program a signal.
 func (p *Program) Sends(t *testing.T, sig os.Signal) {
 	t.Helper()
-	must(t, p.Process.Signal(sig))
+	expect.NoError(t, p.Process.Signal(sig))
 }
 
 // End waits for the end, and returns the rest of the output and the exit code.
 func (p *Program) End(t *testing.T) (string, int) {
 	t.Helper()
-	must(t, p.pipe.SetReadDeadline(time.Now().Add(Patience)))
+	expect.NoError(t, p.pipe.SetReadDeadline(time.Now().Add(Patience)))
 	rest, err := io.ReadAll(p.stdout)
-	must(t, err)
+	expect.NoError(t, err)
 	_ = p.Wait() // The state has the exit code.
 	return string(rest), p.ProcessState.ExitCode()
 }
@@ -162,13 +157,13 @@ func (l *Lines) WaitForTimes(t *testing.T, text string, times int) {
 func OpenTerminal(t *testing.T) (keyboard, screen *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = keyboard.Close() })
 	number, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
-	must(t, err)
-	must(t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
+	expect.NoError(t, err)
+	expect.NoError(t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
 	screen, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(number)), os.O_RDWR|unix.O_NOCTTY, 0)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = screen.Close() })
 	return keyboard, screen
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
+	"github.com/liveconfig-csi/liveconfig/test/bench/scale/fleet"
 )
 
 const (

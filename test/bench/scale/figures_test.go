@@ -10,8 +10,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/liveconfig-csi/liveconfig/test/bench/scale/fleet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
-	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 // moment is some seconds after an agreed one.

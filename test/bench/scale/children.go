@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
+	"github.com/liveconfig-csi/liveconfig/test/bench/scale/fleet"
 )
 
 // lifetime is how long a child may run. It ends before, with its input.
@@ -35,7 +35,7 @@ type child struct {
 // build builds the program of the children.
 func build(ctx context.Context, repo, binary string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "./scale/nodes")
-	cmd.Dir, cmd.Env = filepath.Join(repo, "test"), append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Dir, cmd.Env = filepath.Join(repo, "test", "bench"), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the simulated nodes: %w\n%s", err, out)
 	}

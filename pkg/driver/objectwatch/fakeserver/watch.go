@@ -1,8 +1,9 @@
-package source_test
+package fakeserver
 
 import (
 	"context"
 	"io"
+	"testing/synctest"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -10,8 +11,8 @@ import (
 
 // serverWatch is one open watch, and the body of the answer to who asked for it.
 type serverWatch struct {
-	cluster *cluster
-	ref     api.Ref
+	Server *Server
+	ref    api.Ref
 	// selector is that of a selection, whose ref has no name.
 	selector string
 	ctx      context.Context
@@ -43,43 +44,43 @@ func (w *serverWatch) Read(p []byte) (int, error) {
 // Close is what the client calls.
 func (w *serverWatch) Close() error {
 	w.stop()
-	w.cluster.mu.Lock()
-	defer w.cluster.mu.Unlock()
-	w.cluster.unclosed--
+	w.Server.mu.Lock()
+	defer w.Server.mu.Unlock()
+	w.Server.unclosed--
 	return nil
 }
 
-func (w *serverWatch) stop() { w.cluster.end(func(other *serverWatch) bool { return other == w }) }
+func (w *serverWatch) stop() { w.Server.end(func(other *serverWatch) bool { return other == w }) }
 
-// passInOrder is [pass] with a server that ends watches when their time is up.
-func (b *bench) passInOrder(d time.Duration) {
+// PassInOrder lets time go by in a synctest bubble, and ends watches when their time is up.
+func (c *Server) PassInOrder(d time.Duration) {
 	for range d / time.Second {
-		pass(time.Second)
-		b.endOverdue()
+		time.Sleep(time.Second) //nolint:forbidigo // It takes no time in a bubble.
+		c.EndOverdue()
 	}
 }
 
-// hangUp closes every watch, and returns after the next request of each follower: within a second,
+// HangUp closes every watch, and returns after the next request of each follower: within a second,
 // also if there is none.
-func (b *bench) hangUp() {
-	b.t.Helper()
+func (c *Server) HangUp() {
+	c.t.Helper()
 	waiting := map[api.Ref]bool{}
-	b.mu.Lock()
-	for w := range b.watches {
+	c.mu.Lock()
+	for w := range c.watches {
 		waiting[w.ref] = true
 	}
-	before := len(b.requests)
-	b.mu.Unlock()
-	b.cluster.hangUp()
+	before := len(c.requests)
+	c.mu.Unlock()
+	c.Cut()
 	for over := time.After(time.Second); len(waiting) > 0; {
 		select {
-		case <-b.asked:
+		case <-c.asked:
 		case <-over:
 			return
 		}
-		b.settle()
-		for _, r := range b.all()[before:] {
-			delete(waiting, r.ref)
+		synctest.Wait()
+		for _, r := range c.All()[before:] {
+			delete(waiting, r.Ref)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package source_test
+package objectwatch_test
 
 import (
 	"context"
@@ -17,22 +17,22 @@ const answerTimeout = time.Minute
 func TestAListThatIsNeverAnswered(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o, others := b.putMap(configMap(web, "1")), b.putMap(configMap(other, "1"))
-		b.swallow(func(verb string, ref api.Ref) bool { return verb == "list" && ref == web })
+		b.Swallow(func(verb string, ref api.Ref) bool { return verb == "list" && ref == web })
 		defer b.acquire(web)()
 		defer b.acquire(other)()
 		b.want(other, holding(others))
 		pass(answerTimeout - time.Second)
 		b.want(web, known{})
-		b.wantRequests(web, "list")
+		b.WantRequests(web, "list")
 		pass(2 * time.Second)
-		if got := b.Get(b.key(web)); got.Synced || !errors.Is(got.Err, context.DeadlineExceeded) {
+		if got, err := b.seen[web].known(); got.Synced || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("when the time is over: %+v, want that it took too long", got)
 		}
 		pass(10 * time.Minute)
-		if got := len(b.times("list", web)); got < 8 || got > 12 {
+		if got := len(b.Times("list", web)); got < 8 || got > 12 {
 			t.Errorf("%d lists in eleven minutes, want about one a minute", got)
 		}
-		b.swallow(nil)
+		b.Swallow(nil)
 		pass(answerTimeout + longestSilence)
 		b.want(web, holding(o))
 	})
@@ -43,20 +43,20 @@ func TestAListThatIsNeverAnswered(t *testing.T) {
 func TestAWatchThatIsNeverAnswered(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
-		b.swallow(func(verb string, _ api.Ref) bool { return verb == "watch" })
+		b.Swallow(func(verb string, _ api.Ref) bool { return verb == "watch" })
 		defer b.acquire(web)()
 		pass(shortestTimeout - time.Second)
-		b.wantRequests(web, "list", "watch")
+		b.WantRequests(web, "list", "watch")
 		pass(time.Hour - shortestTimeout)
-		if got := len(b.times("list", web)); got < 18 || got > 25 {
+		if got := len(b.Times("list", web)); got < 18 || got > 25 {
 			t.Errorf("%d lists in an hour, want one in about three minutes", got)
 		}
 		b.want(web, holding(o)) // It is listed, so nothing is wrong.
-		b.swallow(nil)
+		b.Swallow(nil)
 		pass(longestTimeout)
-		lists := len(b.times("list", web))
+		lists := len(b.Times("list", web))
 		pass(25 * time.Minute)
-		if got := len(b.times("list", web)) - lists; got > 4 {
+		if got := len(b.Times("list", web)) - lists; got > 4 {
 			t.Errorf("%d lists in 25 minutes once watches are answered, want fewer and fewer", got)
 		}
 	})

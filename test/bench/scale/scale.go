@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
-	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
+	"github.com/liveconfig-csi/liveconfig/test/bench/scale/fleet"
 )
 
 // Config says what to measure. All fields are required.

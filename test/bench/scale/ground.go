@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/liveconfig-csi/liveconfig/test/bench/scale/fleet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
-	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 // The driver's service account, as deploy/base makes it.

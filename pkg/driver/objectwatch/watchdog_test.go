@@ -1,4 +1,4 @@
-package source_test
+package objectwatch_test
 
 import (
 	"errors"
@@ -7,15 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
 )
 
 // Where bookmarks are sent, a watch counts as dead after 160 to 184 s without a sign; it is
@@ -25,31 +21,9 @@ const (
 	longestTimeout  = 186*time.Second + longestSilence
 )
 
-// sentEvery is how often API servers send bookmarks.
-const sentEvery = time.Minute
-
-// bookmark sends one to the watches of the refs.
-func (b *bench) bookmark(refs ...api.Ref) {
-	b.t.Helper()
-	for _, ref := range refs {
-		meta := metav1.ObjectMeta{ResourceVersion: "200"}
-		var o runtime.Object = &corev1.ConfigMap{ObjectMeta: meta}
-		if ref.Kind == api.Secret {
-			o = &corev1.Secret{ObjectMeta: meta}
-		}
-		b.send(ref, watch.Event{Type: watch.Bookmark, Object: o})
-	}
-	b.settle()
-}
-
-// bookmarks sends bookmarks for as long as that, as often as API servers do.
-func (b *bench) bookmarks(d time.Duration, refs ...api.Ref) {
-	b.t.Helper()
-	for range d / sentEvery {
-		pass(sentEvery)
-		b.bookmark(refs...)
-	}
-}
+// soon is after how long watches are opened again, by which the API server decides again what a pod
+// may read.
+const soon = 80 * time.Second
 
 // wantReplaced compares how many watches were found to be dead.
 func (b *bench) wantReplaced(want int) {
@@ -60,34 +34,25 @@ func (b *bench) wantReplaced(want int) {
 	}
 }
 
-// wantRequests compares the verbs of the requests for a ref so far.
-func (b *bench) wantRequests(ref api.Ref, want ...string) {
-	b.t.Helper()
-	b.settle()
-	if diff := cmp.Diff(want, b.requested(ref)); diff != "" {
-		b.t.Errorf("requests for %s (-want +got):\n%s", ref, diff)
-	}
-}
-
 // TestAWatchThatDiesSilentlyIsReplaced is fault 24: the connection stays open and delivers
 // nothing. The list that follows asks for the latest, because its server's cache may be as old.
 func TestAWatchThatDiesSilentlyIsReplaced(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
-		b.bookmarks(10*time.Minute, web)
-		b.deaden(web)
+		b.Bookmarks(10*time.Minute, web)
+		b.Deaden(web)
 		next := b.putMap(configMap(web, "2"))
 		pass(shortestTimeout - time.Second)
 		b.want(web, holding(o))
-		b.wantRequests(web, "list", "watch")
+		b.WantRequests(web, "list", "watch")
 		pass(longestTimeout - shortestTimeout + time.Second)
 		b.want(web, holding(next))
-		b.wantRequests(web, "list", "watch", "list", "watch")
-		b.wantVersions("", "")
+		b.WantRequests(web, "list", "watch", "list", "watch")
+		b.WantVersions("", "")
 		b.wantReplaced(1)
-		b.wantWatches(web, 1, 1)
-		b.wantChanges(web, 2) // Pods do not see that it was dead.
+		b.wantWatches(1)
+		b.wantChanges(2) // Pods do not see that it was dead.
 		last := b.putMap(configMap(web, "3"))
 		b.want(web, holding(last))
 	})
@@ -102,14 +67,14 @@ func TestAWatchThatIsBornDead(t *testing.T) {
 		defer b.acquire(other)()
 		defer b.acquire(cert)()
 		b.settle()
-		b.deaden(web)
-		b.bookmarks(2*time.Minute, cert)
+		b.Deaden(web)
+		b.Bookmarks(2*time.Minute, cert)
 		b.wantReplaced(0)
 		next := b.putMap(configMap(web, "2"))
-		b.bookmark(other)
+		b.Bookmark(other)
 		pass(longestTimeout - 2*time.Minute)
 		b.want(web, holding(next))
-		b.wantRequests(web, "list", "watch", "list", "watch")
+		b.WantRequests(web, "list", "watch", "list", "watch")
 		b.wantReplaced(1)
 	})
 }
@@ -120,14 +85,14 @@ func TestWithoutBookmarks(t *testing.T) {
 	bubble(t, func(b *bench) {
 		defer b.acquire(web)()
 		pass(shortestTimeout - time.Second)
-		b.wantRequests(web, "list", "watch")
+		b.WantRequests(web, "list", "watch")
 		if got, want := b.Silence(), shortestTimeout-time.Second; got != want {
 			t.Errorf("Silence = %s, want %s", got, want)
 		}
 		const hours = 8
 		pass(hours * time.Hour)
 		var last time.Duration
-		times := b.times("list", web)
+		times := b.Times("list", web)
 		for n := range min(4, len(times)-1) {
 			pause := times[n+1].Sub(times[n])
 			if pause < last*3/2 {
@@ -138,7 +103,7 @@ func TestWithoutBookmarks(t *testing.T) {
 		if got := len(times); got < 4+hours/2 || got > 6+2*hours {
 			t.Errorf("%d lists in %d hours, want some at first, and then one in about an hour", got, hours)
 		}
-		b.deaden(web)
+		b.Deaden(web)
 		next := b.putMap(configMap(web, "1"))
 		pass(61*time.Minute + longestSilence)
 		b.want(web, holding(next))
@@ -152,27 +117,27 @@ func TestWithoutBookmarks(t *testing.T) {
 // refuses connections or answers that it cannot serve. It is over when the API server delivers the object again.
 func TestSilenceGrowsDuringAnOutage(t *testing.T) {
 	t.Parallel()
-	answerAll := func(err error) func(*bench) { return func(b *bench) { b.answer(err, err) } }
+	answerAll := func(err error) func(*bench) { return func(b *bench) { b.Answer(err, err) } }
 	for name, begin := range map[string]func(*bench){
 		"connections are refused": answerAll(syscall.ECONNREFUSED),
 		"the server is broken":    answerAll(apierrors.NewInternalError(errors.New("etcd is away"))),
-		"nothing arrives":         func(b *bench) { b.swallow(func(string, api.Ref) bool { return true }) },
+		"nothing arrives":         func(b *bench) { b.Swallow(func(string, api.Ref) bool { return true }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
 				b.putMap(configMap(web, "1"))
 				defer b.acquire(web)()
-				b.bookmarks(2*time.Minute, web)
+				b.Bookmarks(2*time.Minute, web)
 				begin(b)
-				b.hangUp()
+				b.HangUp()
 				for minutes := range 30 {
 					pass(time.Minute)
 					if got, want := b.Silence(), time.Duration(minutes+1)*time.Minute; got < want || got > want+2*time.Second {
 						t.Errorf("Silence = %s after %s of outage", got, want)
 					}
 				}
-				b.answer(nil, nil)
-				b.swallow(nil)
+				b.Answer(nil, nil)
+				b.Swallow(nil)
 				pass(time.Minute + longestSilence) // A request that was swallowed lasts for a minute.
 				if got := b.Silence(); got > time.Minute+longestSilence {
 					t.Errorf("Silence = %s after the outage, want what passed since its end", got)
@@ -185,7 +150,7 @@ func TestSilenceGrowsDuringAnOutage(t *testing.T) {
 // TestSilenceFromTheStart: a driver that starts during an outage has heard of nothing since it asks.
 func TestSilenceFromTheStart(t *testing.T) {
 	bubble(t, func(b *bench) {
-		b.answer(syscall.ECONNREFUSED, syscall.ECONNREFUSED)
+		b.Answer(syscall.ECONNREFUSED, syscall.ECONNREFUSED)
 		defer b.acquire(web)()
 		pass(10 * time.Minute)
 		if got := b.Silence(); got != 10*time.Minute {
@@ -197,7 +162,8 @@ func TestSilenceFromTheStart(t *testing.T) {
 // TestADenialIsNoSilence: the API server answers, and other metrics show that it denies.
 func TestADenialIsNoSilence(t *testing.T) {
 	bubble(t, func(b *bench) {
-		b.answer(forbiddenList(), forbidden())
+		denied := apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("RBAC denies it"))
+		b.Answer(denied, denied)
 		defer b.acquire(web)()
 		pass(time.Hour)
 		if got := b.Silence(); got > longestSilence {
@@ -210,20 +176,20 @@ func TestADenialIsNoSilence(t *testing.T) {
 // version that does not exist yet. Its server sends nothing until then.
 func TestAWatchFromTheFuture(t *testing.T) {
 	t.Parallel()
-	for name, id := range map[string]identity.Identity{"the driver's": identity.Driver(), "a pod's": identity.Of(runner)} {
+	for name, reopen := range map[string]time.Duration{"the driver's": objectwatch.QuietTime, "a pod's": soon} {
 		t.Run(name, func(t *testing.T) {
-			bubbleWith(t, id, 2*time.Minute, func(b *bench) {
+			bubbleWith(t, reopen, func(b *bench) {
 				b.putMap(configMap(web, "1"))
 				defer b.acquire(web)()
 				for range 10 {
-					b.bookmarks(time.Minute, web)
-					b.hangUp() // The server ends watches when their time is up, and they go on from the same version.
+					b.Bookmarks(time.Minute, web)
+					b.HangUp() // The server ends watches when their time is up, and they go on from the same version.
 					b.settle()
 				}
 				next := b.putUnseen(configMap(web, "2"))
 				for range 3 {
 					pass(longestTimeout / 3)
-					b.hangUp()
+					b.HangUp()
 				}
 				pass(longestSilence)
 				b.want(web, holding(next))
@@ -235,22 +201,22 @@ func TestAWatchFromTheFuture(t *testing.T) {
 
 // TestAWatchThatWasLongInComing lasts as long as others: its server counts from its answer.
 func TestAWatchThatWasLongInComing(t *testing.T) {
-	bubbleWith(t, identity.Of(runner), 2*time.Minute, func(b *bench) {
-		answer := b.holdWatches()
+	bubbleWith(t, soon, func(b *bench) {
+		answer := b.HoldWatches()
 		defer answer()
 		defer b.acquire(web)()
 		pass(90 * time.Second) // Less than any watch of this reader lasts, and than anybody waits.
 		answer()
 		b.settle()
-		all := b.all()
-		lasts := time.Duration(*all[len(all)-1].opts.TimeoutSeconds) * time.Second
+		all := b.All()
+		lasts := time.Duration(*all[len(all)-1].Opts.TimeoutSeconds) * time.Second
 		for rest := lasts; rest > 0; rest -= time.Second {
 			pass(time.Second)
-			b.bookmark(web)
+			b.Bookmark(web)
 		}
 		b.wantReplaced(0)
-		b.wantWatches(web, 1, 1)
-		b.wantRequests(web, "list", "watch")
+		b.wantWatches(1)
+		b.WantRequests(web, "list", "watch")
 		pass(20 * time.Second)
 		b.wantReplaced(1) // Its server has not ended it.
 	})
@@ -263,14 +229,14 @@ func TestAfterARefusedConnectionItIsListed(t *testing.T) {
 		b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
 		pass(time.Minute)
-		b.answer(nil, syscall.ECONNREFUSED)
-		b.hangUp()
+		b.Answer(nil, syscall.ECONNREFUSED)
+		b.HangUp()
 		b.settle()
 		next := b.putUnseen(configMap(web, "2"))
-		b.answer(nil, nil)
+		b.Answer(nil, nil)
 		pass(longestSilence)
 		b.want(web, holding(next))
-		b.wantRequests(web, "list", "watch", "watch", "list", "watch")
+		b.WantRequests(web, "list", "watch", "watch", "list", "watch")
 	})
 }
 
@@ -282,15 +248,15 @@ func TestALivelyWatchIsLeftAlone(t *testing.T) {
 		defer b.acquire(web)()
 		defer b.acquire(other)()
 		for n := range 14 {
-			b.bookmarks(2*time.Minute, web)
+			b.Bookmarks(2*time.Minute, web)
 			b.putMap(configMap(other, fmt.Sprint(n)))
 			b.settle()
 			if got := b.Silence(); got != 0 {
 				t.Errorf("Silence = %s, want none", got)
 			}
 		}
-		b.wantRequests(web, "list", "watch")
-		b.wantRequests(other, "list", "watch")
+		b.WantRequests(web, "list", "watch")
+		b.WantRequests(other, "list", "watch")
 		b.wantReplaced(0)
 	})
 }
@@ -302,13 +268,13 @@ func TestEveryObjectIsListedAgainNowAndThen(t *testing.T) {
 		refs := b.many(10)
 		const hours = 8
 		for range hours * 3 {
-			b.bookmarks(20*time.Minute, refs...)
-			b.hangUp() // As API servers do at the requested time.
+			b.Bookmarks(20*time.Minute, refs...)
+			b.HangUp() // As API servers do at the requested time.
 			b.settle()
 		}
 		atOnce := map[time.Time]int{}
 		for _, ref := range refs {
-			times := b.times("list", ref)
+			times := b.Times("list", ref)
 			if got := len(times) - 1; got < hours/2-1 || got > hours {
 				t.Errorf("%s was listed %d times in %d hours, want once in one to two", ref, got, hours)
 			}
@@ -331,16 +297,16 @@ func TestManyDeadWatchesAreNotReplacedAtOnce(t *testing.T) {
 	bubble(t, func(b *bench) {
 		const many = 300
 		refs := b.many(many)
-		b.bookmark(refs...)
+		b.Bookmark(refs...)
 		for _, ref := range refs {
-			b.deaden(ref)
+			b.Deaden(ref)
 		}
 		began := time.Now()
 		pass(longestTimeout)
 		b.wantReplaced(many)
 		perSecond := map[time.Duration]int{}
-		for _, r := range b.all() {
-			if since := r.at.Sub(began); r.verb == "list" && since > 0 {
+		for _, r := range b.All() {
+			if since := r.At.Sub(began); r.Verb == "list" && since > 0 {
 				perSecond[since.Truncate(time.Second)]++
 			}
 		}
@@ -355,11 +321,6 @@ func TestManyDeadWatchesAreNotReplacedAtOnce(t *testing.T) {
 // putUnseen changes an object without telling any watch, of which none would go on from there.
 func (b *bench) putUnseen(o *corev1.ConfigMap) *corev1.ConfigMap {
 	b.t.Helper()
-	ref := api.Ref{Kind: api.ConfigMap, Namespace: o.Namespace, Name: o.Name}
-	b.deaden(ref)
-	b.putMap(o)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.history[ref] = nil
+	b.PutUnseen(o)
 	return o
 }

@@ -13,9 +13,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/liveconfig-csi/liveconfig/test/bench/scale/fleet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
-	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // newCrowd returns nodes with the driver's source layer that watch so many separate objects, in a separate cluster.
 func newCrowd(t *testing.T, nodes, own int) (context.Context, *ground, *fleet.Crowd) {
 	t.Helper()
-	g, err := prepare(t.Context(), "../..", "")
+	g, err := prepare(t.Context(), "../../..", "")
 	expect.NoError(t, err)
 	t.Cleanup(func() {
 		if err := g.close(); err != nil {
@@ -175,17 +175,4 @@ func wantPauses(t *testing.T, key string, tries []fleet.Request) (back time.Time
 		t.Errorf("%s: %d lists, the last request a %s, answer %d; want one list, and a watch after it", key, lists, last.Verb, last.Code)
 	}
 	return back
-}
-
-// TestGuardAStartMakesFewConnections: a node that begins with many objects makes no connection for each.
-func TestGuardAStartMakesFewConnections(t *testing.T) {
-	t.Parallel()
-	const (
-		many = 40
-		most = 4 // Each of the first two requests makes one, and so may those that are sent before that is known.
-	)
-	_, _, c := newCrowd(t, 1, many)
-	if got := c.Take().Dialled; got < 1 || got > most {
-		t.Errorf("a node made %d connections for %d objects, want %d at most", got, many+1, most)
-	}
 }

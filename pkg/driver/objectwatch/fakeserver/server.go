@@ -1,4 +1,8 @@
-package source_test
+// Package fakeserver plays an API server for tests of who lists and watches ConfigMaps and Secrets,
+// in a synctest bubble: it answers, is slow, refuses, hangs up or forgets as a test wants it.
+//
+// It does not know the clients, nor what they make of an answer.
+package fakeserver
 
 import (
 	"context"
@@ -20,22 +24,24 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// cluster plays the API server behind a transport, so that all of the client library is at work.
+// Server plays the API server behind a transport, so that all of the client library is at work.
 // It honours field selectors and resource versions: a watch delivers exactly what happened to its
 // object since the list. It refuses, by failing the test, whatever does not select one object by
-// name. How it speaks is in front_test.go.
-type cluster struct {
-	t     *testing.T
-	front *front
-	wire  http.RoundTripper // The transport of clients.
+// name.
+type Server struct {
+	t *testing.T
+	// Front is how it speaks.
+	Front *Front
+	// Wire is the transport of clients.
+	Wire http.RoundTripper
 
 	mu       sync.Mutex // Guards all fields below.
 	version  int
-	objects  map[api.Ref]object
+	objects  map[api.Ref]Object
 	history  map[api.Ref][]event   // Of each object.
 	watches  map[*serverWatch]bool // Those that are open.
 	unclosed int                   // How many were answered whose body was not closed since.
-	requests []request
+	requests []Request
 	listErr  error                               // Of all lists, unless nil.
 	watchErr error                               // Of all watches, unless nil.
 	getErr   error                               // Of all gets, unless nil.
@@ -44,14 +50,14 @@ type cluster struct {
 	entrance chan struct{}                       // Watches wait here before they are opened, unless nil.
 	asked    chan struct{}                       // Has an element after a request.
 	swallows func(verb string, ref api.Ref) bool // Requests that never get an answer; nil for none.
-	// Of selections: see selectioncluster_test.go.
+	// Of selections: see selection.go.
 	steps       []step
 	compacted   int   // The version before which the server has forgotten everything.
 	continueErr error // Of all pages but the first, unless nil.
 }
 
-// object is a ConfigMap or a Secret.
-type object interface {
+// Object is a ConfigMap or a Secret.
+type Object interface {
 	runtime.Object
 	metav1.Object
 }
@@ -62,33 +68,34 @@ type event struct {
 	bytes   []byte
 }
 
-// request is one call of a client, or the question whether it may be made.
-type request struct {
-	verb string
-	ref  api.Ref
-	opts metav1.ListOptions
-	at   time.Time
+// Request is one call of a client, or the question whether it may be made.
+type Request struct {
+	Verb string
+	Ref  api.Ref
+	Opts metav1.ListOptions
+	At   time.Time
 }
 
-// The verbs of such questions: asking is for whether it may be made, and asserting for whether
+// The verbs of such questions: [Asking] is for whether it may be made, and [Asserting] for whether
 // the server is sure of a denial.
 const (
-	asking    = "allow"
-	asserting = "deny"
+	Asking    = "allow"
+	Asserting = "deny"
 )
 
-func newCluster(t *testing.T) *cluster {
+// New returns a server without objects.
+func New(t *testing.T) *Server {
 	t.Helper()
-	c := &cluster{
-		t: t, front: newFront(t), version: 100,
-		objects: map[api.Ref]object{}, history: map[api.Ref][]event{}, watches: map[*serverWatch]bool{},
+	c := &Server{
+		t: t, Front: NewFront(t), version: 100,
+		objects: map[api.Ref]Object{}, history: map[api.Ref][]event{}, watches: map[*serverWatch]bool{},
 		asked: make(chan struct{}, 1),
 	}
-	c.wire = c
+	c.Wire = c
 	return c
 }
 
-func (c *cluster) list(ref api.Ref, opts metav1.ListOptions) (runtime.Object, error) {
+func (c *Server) list(ref api.Ref, opts metav1.ListOptions) (runtime.Object, error) {
 	c.mu.Lock()
 	answer, err := c.answerLocked(ref), c.listErr
 	if err == nil && opts.ResourceVersion != "" {
@@ -106,7 +113,7 @@ func (c *cluster) list(ref api.Ref, opts metav1.ListOptions) (runtime.Object, er
 	return answer, nil
 }
 
-func (c *cluster) get(ref api.Ref) (runtime.Object, error) {
+func (c *Server) get(ref api.Ref) (runtime.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.recordLocked("get", ref, metav1.ListOptions{})
@@ -119,20 +126,20 @@ func (c *cluster) get(ref api.Ref) (runtime.Object, error) {
 	return nil, apierrors.NewNotFound(corev1.Resource(ref.Kind.Resource()+"s"), ref.Name)
 }
 
-func (c *cluster) recordLocked(verb string, ref api.Ref, opts metav1.ListOptions) {
-	c.requests = append(c.requests, request{verb, ref, opts, time.Now()})
+func (c *Server) recordLocked(verb string, ref api.Ref, opts metav1.ListOptions) {
+	c.requests = append(c.requests, Request{verb, ref, opts, time.Now()})
 	select {
 	case c.asked <- struct{}{}:
 	default:
 	}
 }
 
-// ask records a question about the object.
-func (c *cluster) ask(verb string, ref api.Ref) {
-	c.set(func() { c.recordLocked(verb, ref, metav1.ListOptions{}) })
+// Ask records a question about the object.
+func (c *Server) Ask(verb string, ref api.Ref) {
+	c.Set(func() { c.recordLocked(verb, ref, metav1.ListOptions{}) })
 }
 
-func (c *cluster) answerLocked(ref api.Ref) runtime.Object {
+func (c *Server) answerLocked(ref api.Ref) runtime.Object {
 	version := metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}
 	configMaps, secrets := &corev1.ConfigMapList{ListMeta: version}, &corev1.SecretList{ListMeta: version}
 	switch o := c.objects[ref].(type) {
@@ -147,7 +154,7 @@ func (c *cluster) answerLocked(ref api.Ref) runtime.Object {
 	return configMaps
 }
 
-func (c *cluster) watch(ctx context.Context, ref api.Ref, opts metav1.ListOptions) (*serverWatch, error) {
+func (c *Server) watch(ctx context.Context, ref api.Ref, opts metav1.ListOptions) (*serverWatch, error) {
 	c.mu.Lock()
 	c.recordLocked("watch", ref, opts)
 	entrance := c.entrance
@@ -160,7 +167,7 @@ func (c *cluster) watch(ctx context.Context, ref api.Ref, opts metav1.ListOption
 	if c.watchErr != nil {
 		return nil, c.watchErr
 	}
-	w := &serverWatch{cluster: c, ref: ref, ctx: ctx, events: make(chan []byte, 1000)}
+	w := &serverWatch{Server: c, ref: ref, ctx: ctx, events: make(chan []byte, 1000)}
 	if opts.TimeoutSeconds != nil {
 		w.until = time.Now().Add(time.Duration(*opts.TimeoutSeconds) * time.Second)
 	}
@@ -179,8 +186,8 @@ func (c *cluster) watch(ctx context.Context, ref api.Ref, opts metav1.ListOption
 	return w, nil
 }
 
-// put creates or updates an object, and gives it a version and a UID.
-func (c *cluster) put(o object) {
+// Put creates or updates an object, and gives it a version and a UID.
+func (c *Server) Put(o Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ref := refOf(o)
@@ -196,26 +203,26 @@ func (c *cluster) put(o object) {
 	c.noteStepLocked(old, o)
 }
 
-// remove deletes an object.
-func (c *cluster) remove(ref api.Ref) {
+// Remove deletes an object.
+func (c *Server) Remove(ref api.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	gone, _ := c.objects[ref].DeepCopyObject().(object)
+	gone, _ := c.objects[ref].DeepCopyObject().(Object)
 	delete(c.objects, ref)
 	c.sendLocked(watch.Deleted, gone)
 	c.noteStepLocked(gone, nil)
 }
 
 // sendLocked gives the object the next version, and sends the event.
-func (c *cluster) sendLocked(what watch.EventType, o object) {
+func (c *Server) sendLocked(what watch.EventType, o Object) {
 	c.version++
 	o.SetResourceVersion(strconv.Itoa(c.version))
-	ref, data := refOf(o), c.front.event(watch.Event{Type: what, Object: o})
+	ref, data := refOf(o), c.Front.Event(watch.Event{Type: what, Object: o})
 	c.history[ref] = append(c.history[ref], event{c.version, data})
 	c.deliverLocked(ref, data)
 }
 
-func (c *cluster) deliverLocked(ref api.Ref, event []byte) {
+func (c *Server) deliverLocked(ref api.Ref, event []byte) {
 	for w := range c.watches {
 		if w.ref == ref && !w.isDead {
 			w.events <- event
@@ -223,39 +230,39 @@ func (c *cluster) deliverLocked(ref api.Ref, event []byte) {
 	}
 }
 
-// send puts an event into the open watches of an object, and nowhere else.
-func (c *cluster) send(ref api.Ref, e watch.Event) {
-	c.sendBytes(ref, c.front.event(e))
+// Send puts an event into the open watches of an object, and nowhere else.
+func (c *Server) Send(ref api.Ref, e watch.Event) {
+	c.SendBytes(ref, c.Front.Event(e))
 }
 
-// sendBytes sends arbitrary bytes.
-func (c *cluster) sendBytes(ref api.Ref, data []byte) {
-	c.set(func() { c.deliverLocked(ref, data) })
+// SendBytes sends arbitrary bytes.
+func (c *Server) SendBytes(ref api.Ref, data []byte) {
+	c.Set(func() { c.deliverLocked(ref, data) })
 }
 
-// set changes what is answered from now on.
-func (c *cluster) set(change func()) {
+// Set changes what is answered from now on.
+func (c *Server) Set(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change()
 }
 
-// answer sets what lists and watches answer from now on, and gets as lists; nil stands for the
+// Answer sets what lists and watches answer from now on, and gets as lists; nil stands for the
 // truth.
-func (c *cluster) answer(listErr, watchErr error) {
-	c.set(func() { c.listErr, c.watchErr, c.getErr = listErr, watchErr, listErr })
+func (c *Server) Answer(listErr, watchErr error) {
+	c.Set(func() { c.listErr, c.watchErr, c.getErr = listErr, watchErr, listErr })
 }
 
-// answerGets sets what gets answer from now on; nil stands for the truth.
-func (c *cluster) answerGets(err error) { c.set(func() { c.getErr = err }) }
+// AnswerGets sets what gets answer from now on; nil stands for the truth.
+func (c *Server) AnswerGets(err error) { c.Set(func() { c.getErr = err }) }
 
-// swallow sets which requests never get an answer from now on; nil for none.
-func (c *cluster) swallow(swallows func(verb string, ref api.Ref) bool) {
-	c.set(func() { c.swallows = swallows })
+// Swallow sets which requests never get an answer from now on; nil for none.
+func (c *Server) Swallow(swallows func(verb string, ref api.Ref) bool) {
+	c.Set(func() { c.swallows = swallows })
 }
 
 // takeSwallowed records a request that is never answered, and reports whether it is one.
-func (c *cluster) takeSwallowed(verb string, ref api.Ref, opts metav1.ListOptions) bool {
+func (c *Server) takeSwallowed(verb string, ref api.Ref, opts metav1.ListOptions) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.swallows == nil || !c.swallows(verb, ref) {
@@ -265,20 +272,20 @@ func (c *cluster) takeSwallowed(verb string, ref api.Ref, opts metav1.ListOption
 	return true
 }
 
-// refuseVersions sets what lists answer from now on when they ask for a resource version.
-func (c *cluster) refuseVersions(err error) { c.set(func() { c.oldErr = err }) }
+// RefuseVersions sets what lists answer from now on when they ask for a resource version.
+func (c *Server) RefuseVersions(err error) { c.Set(func() { c.oldErr = err }) }
 
-// hold makes the answers of lists wait until the returned function is called.
-func (c *cluster) hold() (answer func()) { return c.holdAt(&c.gate) }
+// Hold makes the answers of lists wait until the returned function is called.
+func (c *Server) Hold() (answer func()) { return c.holdAt(&c.gate) }
 
-// holdWatches keeps watches from being opened until the returned function is called.
-func (c *cluster) holdWatches() (answer func()) { return c.holdAt(&c.entrance) }
+// HoldWatches keeps watches from being opened until the returned function is called.
+func (c *Server) HoldWatches() (answer func()) { return c.holdAt(&c.entrance) }
 
-func (c *cluster) holdAt(gate *chan struct{}) (answer func()) {
+func (c *Server) holdAt(gate *chan struct{}) (answer func()) {
 	closed := make(chan struct{})
-	c.set(func() { *gate = closed })
+	c.Set(func() { *gate = closed })
 	return sync.OnceFunc(func() {
-		c.set(func() {
+		c.Set(func() {
 			if *gate == closed {
 				*gate = nil
 			}
@@ -288,7 +295,7 @@ func (c *cluster) holdAt(gate *chan struct{}) (answer func()) {
 }
 
 // end closes the watches that match.
-func (c *cluster) end(matches func(*serverWatch) bool) {
+func (c *Server) end(matches func(*serverWatch) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for w := range c.watches {
@@ -299,16 +306,34 @@ func (c *cluster) end(matches func(*serverWatch) bool) {
 	}
 }
 
-// hangUp closes every watch, as an API server that goes away does.
-func (c *cluster) hangUp() { c.end(func(*serverWatch) bool { return true }) }
+// Cut closes every watch, as an API server that goes away does.
+func (c *Server) Cut() { c.end(func(*serverWatch) bool { return true }) }
 
-// endOverdue closes the watches that have lasted for as long as they were asked for.
-func (c *cluster) endOverdue() {
+// PassAll lets requests through that come from now on. Those that wait go on waiting.
+func (c *Server) PassAll() { c.Set(func() { c.gate, c.entrance = nil, nil }) }
+
+// PutUnseen changes an object without telling any watch, of which none would go on from there.
+func (c *Server) PutUnseen(o Object) {
+	ref := refOf(o)
+	c.Deaden(ref)
+	c.Put(o)
+	c.Set(func() { c.history[ref] = nil })
+}
+
+// StillOpen returns how many watches were answered whose body was not closed since.
+func (c *Server) StillOpen() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unclosed
+}
+
+// EndOverdue closes the watches that have lasted for as long as they were asked for.
+func (c *Server) EndOverdue() {
 	c.end(func(w *serverWatch) bool { return !time.Now().Before(w.until) })
 }
 
-// deaden makes the open watches of an object bring nothing any more, and stay open.
-func (c *cluster) deaden(ref api.Ref) {
+// Deaden makes the open watches of an object bring nothing any more, and stay open.
+func (c *Server) Deaden(ref api.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for w := range c.watches {
@@ -318,8 +343,8 @@ func (c *cluster) deaden(ref api.Ref) {
 	}
 }
 
-// open returns how many watches of the object are open.
-func (c *cluster) open(ref api.Ref) int {
+// Open returns how many watches of the object are open.
+func (c *Server) Open(ref api.Ref) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
@@ -331,7 +356,7 @@ func (c *cluster) open(ref api.Ref) int {
 	return n
 }
 
-func refOf(o object) api.Ref {
+func refOf(o Object) api.Ref {
 	ref := api.Ref{Kind: api.ConfigMap, Namespace: o.GetNamespace(), Name: o.GetName()}
 	if _, ok := o.(*corev1.Secret); ok {
 		ref.Kind = api.Secret

@@ -13,7 +13,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
+	"github.com/liveconfig-csi/liveconfig/test/bench/scale/fleet"
 )
 
 func main() {

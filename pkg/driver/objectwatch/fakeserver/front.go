@@ -1,4 +1,4 @@
-package source_test
+package fakeserver
 
 import (
 	"bytes"
@@ -23,76 +23,84 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
 )
 
-// front is how an API server speaks to its clients.
-type front struct {
-	t      *testing.T
-	types  *kubeclient.Types
+// responder is an error that knows the answer which it is on the wire.
+type responder interface {
+	error
+	Response(r *http.Request) *http.Response
+}
+
+// Front is how an API server speaks to its clients.
+type Front struct {
+	T      *testing.T
+	Types  *kubeclient.Types
 	kind   string // The content type.
 	encode runtime.Encoder
 }
 
-func newFront(t *testing.T) *front {
+// NewFront returns one that answers in protobuf.
+func NewFront(t *testing.T) *Front {
 	t.Helper()
 	types, err := kubeclient.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &front{t: t, types: types}
-	f.speak(runtime.ContentTypeProtobuf)
+	f := &Front{T: t, Types: types}
+	f.Speak(runtime.ContentTypeProtobuf)
 	return f
 }
 
-// speak sets the content type of answers from now on.
-func (f *front) speak(kind string) {
-	f.t.Helper()
-	codecs := f.types.Codecs()
+// Speak sets the content type of answers from now on.
+func (f *Front) Speak(kind string) {
+	f.T.Helper()
+	codecs := f.Types.Codecs()
 	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), kind)
 	if !ok {
-		f.t.Fatalf("there is no %s", kind)
+		f.T.Fatalf("there is no %s", kind)
 	}
 	f.kind, f.encode = kind, codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
 }
 
-// client returns a client of who answers, as the driver has one.
-func (f *front) client(server http.RoundTripper) rest.Interface {
-	f.t.Helper()
+// Client returns a client of who answers, as the driver has one.
+func (f *Front) Client(server http.RoundTripper) rest.Interface {
+	f.T.Helper()
 	config := &rest.Config{
 		Host: "https://front", QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
 	}
-	client, err := f.types.Client(config, &http.Client{Transport: server}, corev1.SchemeGroupVersion)
+	client, err := f.Types.Client(config, &http.Client{Transport: server}, corev1.SchemeGroupVersion)
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return client
 }
 
 // bytesOf returns what an object is on the wire.
-func (f *front) bytesOf(o runtime.Object) []byte {
+func (f *Front) bytesOf(o runtime.Object) []byte {
 	data, err := runtime.Encode(f.encode, o.DeepCopyObject()) // Encoders write into what many tests share.
 	if err != nil {
-		f.t.Error(err)
+		f.T.Error(err)
 	}
 	return data
 }
 
-// event returns the bytes of an event.
-func (f *front) event(e watch.Event) []byte {
+// Event returns the bytes of an event.
+func (f *Front) Event(e watch.Event) []byte {
 	event := &metav1.WatchEvent{Type: string(e.Type), Object: runtime.RawExtension{Raw: f.bytesOf(e.Object)}}
 	if f.kind == runtime.ContentTypeJSON {
 		return f.bytesOf(event)
 	}
 	data, err := event.Marshal()
 	if err != nil {
-		f.t.Error(err)
+		f.T.Error(err)
 	}
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
+	length := uint32(len(data)) //nolint:gosec // Events of tests are small.
+	return append(binary.BigEndian.AppendUint32(nil, length), data...)
 }
 
-// answer returns one with the object in it, or with the error. An error that is no
+// Answer returns one with the object in it, or with the error. An error that is no
 // status of the API is the network's.
-func (f *front) answer(r *http.Request, o runtime.Object, err error) (*http.Response, error) {
-	if p, ok := errors.AsType[*page](err); ok {
-		return p.response(r), nil
+func (f *Front) Answer(r *http.Request, o runtime.Object, err error) (*http.Response, error) {
+	if p, ok := errors.AsType[responder](err); ok {
+		return p.Response(r), nil
 	}
 	code := http.StatusOK
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
@@ -101,30 +109,31 @@ func (f *front) answer(r *http.Request, o runtime.Object, err error) (*http.Resp
 	} else if err != nil {
 		return nil, err
 	}
-	response := respond(r, code, f.kind, io.NopCloser(bytes.NewReader(f.bytesOf(o))))
+	response := Respond(r, code, f.kind, io.NopCloser(bytes.NewReader(f.bytesOf(o))))
 	if seconds, _ := apierrors.SuggestsClientDelay(err); code == http.StatusTooManyRequests && seconds > 0 {
 		response.Header.Set("Retry-After", strconv.Itoa(seconds))
 	}
 	return response, nil
 }
 
-// stream returns the answer that a watch is.
-func (f *front) stream(r *http.Request, body io.ReadCloser) *http.Response {
-	return respond(r, http.StatusOK, f.kind+";stream=watch", body)
+// Stream returns the answer that a watch is.
+func (f *Front) Stream(r *http.Request, body io.ReadCloser) *http.Response {
+	return Respond(r, http.StatusOK, f.kind+";stream=watch", body)
 }
 
-func respond(r *http.Request, code int, kind string, body io.ReadCloser) *http.Response {
+// Respond returns an answer.
+func Respond(r *http.Request, code int, kind string, body io.ReadCloser) *http.Response {
 	return &http.Response{
 		Status: http.StatusText(code), StatusCode: code, Body: body, Request: r,
 		Header: http.Header{"Content-Type": {kind}}, ContentLength: -1,
 	}
 }
 
-// asked returns what a request is for.
-func (f *front) asked(r *http.Request) (verb string, ref api.Ref, opts metav1.ListOptions) {
+// Asked returns what a request is for.
+func (f *Front) Asked(r *http.Request) (verb string, ref api.Ref, opts metav1.ListOptions) {
 	query := r.URL.Query()
 	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &opts, nil); err != nil {
-		f.t.Error(err)
+		f.T.Error(err)
 	}
 	// That is /api/v1/namespaces/<namespace>/<resource>, and perhaps /<name>.
 	const namespace, resource, name = 4, 5, 6
@@ -143,7 +152,7 @@ func (f *front) asked(r *http.Request) (verb string, ref api.Ref, opts metav1.Li
 		known = false
 	}
 	if !known || ref.Namespace == "" || r.Method != http.MethodGet {
-		f.t.Errorf("%s %s, want one object selected by name", r.Method, r.URL)
+		f.T.Errorf("%s %s, want one object selected by name", r.Method, r.URL)
 	}
 	return verb, ref, opts
 }
@@ -158,23 +167,23 @@ func nameIn(selector string) string {
 	return name
 }
 
-// textOf returns the text of an error, without the request.
-func textOf(err error) string {
-	if sent, ok := errors.AsType[*url.Error](err); ok && err == error(sent) { //nolint:errorlint // A wrapper has more text.
+// TextOf returns the text of an error, without the request.
+func TextOf(err error) string {
+	if sent, ok := errors.AsType[*url.Error](err); ok && err == error(sent) { //nolint:errorlint // A wrapper says more.
 		err = sent.Err
 	}
 	return err.Error()
 }
 
-// client returns one of the cluster.
-func (c *cluster) client() rest.Interface { return c.front.client(c.wire) }
+// Client returns one of the server.
+func (c *Server) Client() rest.Interface { return c.Front.Client(c.Wire) }
 
 // RoundTrip is [http.RoundTripper].
-func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if ref, ok := wholeKind(r); ok {
 		return c.serveSelection(r, ref)
 	}
-	verb, ref, opts := c.front.asked(r)
+	verb, ref, opts := c.Front.Asked(r)
 	if c.takeSwallowed(verb, ref, opts) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
@@ -182,14 +191,14 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch verb {
 	case "get":
 		o, err := c.get(ref)
-		return c.front.answer(r, o, err)
+		return c.Front.Answer(r, o, err)
 	case "list":
 		o, err := c.list(ref, opts)
-		return c.front.answer(r, o, err)
+		return c.Front.Answer(r, o, err)
 	}
 	w, err := c.watch(r.Context(), ref, opts)
 	if err != nil {
-		return c.front.answer(r, nil, err)
+		return c.Front.Answer(r, nil, err)
 	}
-	return c.front.stream(r, w), nil
+	return c.Front.Stream(r, w), nil
 }

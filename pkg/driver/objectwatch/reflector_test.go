@@ -1,4 +1,4 @@
-package source_test
+package objectwatch_test
 
 import (
 	"errors"
@@ -16,28 +16,24 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch/fakeserver"
 )
 
 // The cases that a reflector of the client library handles: expired versions, bookmarks,
 // consistent lists, backoff and slow starts. Each holds whichever way the API server writes.
+
+// hush is content that must not be logged.
+const hush = "hush-hush"
 
 // whicheverWay runs a test on a bench for each content type that API servers answer in.
 func whicheverWay(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	kinds := map[string]string{"protobuf": runtime.ContentTypeProtobuf, "JSON": runtime.ContentTypeJSON}
 	t.Parallel()
-	runEach(t, identity.Driver(), kinds, func(b *bench, kind string) {
-		b.front.speak(kind)
+	runEach(t, kinds, func(b *bench, kind string) {
+		b.Front.Speak(kind)
 		test(b)
 	})
-}
-
-// report sends an error into the watches of web.
-func (b *bench) say(err *apierrors.StatusError) {
-	b.t.Helper()
-	b.send(web, watch.Event{Type: watch.Error, Object: &err.ErrStatus})
-	b.settle()
 }
 
 // asks returns the requests for web so far, with the versions they name.
@@ -45,9 +41,9 @@ func (b *bench) asks() []string {
 	b.t.Helper()
 	b.settle()
 	var asks []string
-	for _, r := range b.all() {
-		if r.ref == web && r.verb != asking {
-			asks = append(asks, r.verb+" "+r.opts.ResourceVersion)
+	for _, r := range b.All() {
+		if r.Ref == web && r.Verb != fakeserver.Asking {
+			asks = append(asks, r.Verb+" "+r.Opts.ResourceVersion)
 		}
 	}
 	return asks
@@ -83,35 +79,35 @@ func TestAnExpiredVersion(t *testing.T) {
 			whicheverWay(t, func(b *bench) {
 				b.putMap(configMap(web, "1"))
 				defer b.acquire(web)()
-				b.wantChanges(web, 1)
+				b.wantChanges(1)
 				want := []string{"list ", "watch 101"}
 				b.wantAsked(want...)
 				pass(time.Minute)
 
-				b.say(tt.watch) // In an open watch.
+				b.Fail(web, tt.watch) // In an open watch.
 				pass(longestSilence)
 				want = append(want, "list 101", "watch 101")
 				b.wantAsked(want...)
 
-				b.answer(nil, tt.watch) // To a request for a watch.
+				b.Answer(nil, tt.watch) // To a request for a watch.
 				o := b.putUnseen(configMap(web, "2"))
-				b.hangUp()
+				b.HangUp()
 				b.settle()
-				b.answer(nil, nil)
+				b.Answer(nil, nil)
 				pass(longestSilence)
 				want = append(want, "watch 101", "list 101", "watch 102")
 				b.wantAsked(want...)
 				b.want(web, holding(o))
 
-				b.bookmark(web)
-				b.refuseVersions(tt.list) // To a request for a list.
-				b.say(tt.watch)
+				b.Bookmark(web)
+				b.RefuseVersions(tt.list) // To a request for a list.
+				b.Fail(web, tt.watch)
 				pass(longestSilence)
 				b.wantAsked(append(want, "list 200", "list ", "watch 102")...)
 				b.wantNow(holding(o), 1) // The second version: nothing else was news.
-				for _, r := range b.all() {
-					if r.opts.ResourceVersionMatch != "" || r.opts.Limit != 0 || r.opts.Continue != "" || r.opts.SendInitialEvents != nil {
-						b.t.Errorf("%s with %+v, want a plain one", r.verb, r.opts)
+				for _, r := range b.All() {
+					if r.Opts.ResourceVersionMatch != "" || r.Opts.Limit != 0 || r.Opts.Continue != "" || r.Opts.SendInitialEvents != nil {
+						b.t.Errorf("%s with %+v, want a plain one", r.Verb, r.Opts)
 					}
 				}
 			})
@@ -130,21 +126,21 @@ func TestBookmarksAndEventsAdvanceTheVersion(t *testing.T) {
 			b.t.Helper()
 			b.settle()
 			pass(10 * time.Second)
-			b.hangUp()
+			b.HangUp()
 			asks := b.asks()
 			if got, want := asks[len(asks)-1], "watch "+version; got != want {
 				b.t.Errorf("the next request is %q, want %q", got, want)
 			}
 		}
 		next("101")
-		b.bookmark(web)
+		b.Bookmark(web)
 		next("200")
 		for _, event := range []watch.Event{
 			{Type: watch.Modified, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "201"}}},
 			{Type: watch.Deleted, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "202"}}},
 			{Type: watch.Added, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "203"}}},
 		} {
-			b.send(web, event)
+			b.Send(web, event)
 			next(event.Object.(*corev1.ConfigMap).ResourceVersion)
 		}
 		for _, event := range []watch.Event{
@@ -152,14 +148,14 @@ func TestBookmarksAndEventsAdvanceTheVersion(t *testing.T) {
 			{Type: watch.Modified, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "302"}}},
 			{Type: watch.Bookmark, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "303"}}},
 		} {
-			b.send(web, event)
+			b.Send(web, event)
 			next("203")
 		}
-		if got := b.count("list"); got != 1 {
+		if got := b.Count("list"); got != 1 {
 			b.t.Errorf("%d lists, want the first one only", got)
 		}
-		for _, r := range b.all() {
-			if r.verb == "watch" && !r.opts.AllowWatchBookmarks {
+		for _, r := range b.All() {
+			if r.Verb == "watch" && !r.Opts.AllowWatchBookmarks {
 				b.t.Error("a watch asks for no bookmarks")
 			}
 		}
@@ -171,19 +167,19 @@ func TestEventsAboutOthersAreNotTaken(t *testing.T) {
 	whicheverWay(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
-		b.wantChanges(web, 1)
+		b.wantChanges(1)
 		for _, ref := range []api.Ref{other, {Kind: api.ConfigMap, Namespace: "shared", Name: "web"}} {
 			stranger := configMap(ref, hush)
 			stranger.ResourceVersion = "150"
 			for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
-				b.send(web, watch.Event{Type: kind, Object: stranger})
+				b.Send(web, watch.Event{Type: kind, Object: stranger})
 			}
 		}
-		b.send(web, watch.Event{Type: watch.Modified, Object: &metav1.Status{Message: hush}})
-		b.send(web, watch.Event{Type: "ODD", Object: configMap(web, hush)})
-		b.send(web, watch.Event{Type: watch.Modified, Object: &corev1.Secret{Data: map[string][]byte{"k": []byte(hush)}}})
+		b.Send(web, watch.Event{Type: watch.Modified, Object: &metav1.Status{Message: hush}})
+		b.Send(web, watch.Event{Type: "ODD", Object: configMap(web, hush)})
+		b.Send(web, watch.Event{Type: watch.Modified, Object: &corev1.Secret{Data: map[string][]byte{"k": []byte(hush)}}})
 		b.wantNow(holding(o), 0)
-		if got := b.logged(new(int)); len(got) > 0 {
+		if got := b.log.String(); got != "" {
 			b.t.Errorf("log: %q, want none", got)
 		}
 	})
@@ -199,21 +195,21 @@ func TestBackoff(t *testing.T) {
 		want    string // The request that follows.
 	}
 	tests := map[string]test{
-		"the server is busy":           {func(b *bench) { b.say(busy) }, "watch 101"},
-		"an internal error":            {func(b *bench) { b.say(internal) }, "list 101"},
-		"what is no event":             {func(b *bench) { b.sendBytes(web, []byte("<html>")) }, "list 101"},
-		"a watch that is closed again": {func(b *bench) { b.hangUp(); b.cluster.hangUp() }, "list 101"},
+		"the server is busy":           {func(b *bench) { b.Fail(web, busy) }, "watch 101"},
+		"an internal error":            {func(b *bench) { b.Fail(web, internal) }, "list 101"},
+		"what is no event":             {func(b *bench) { b.SendBytes(web, []byte("<html>")) }, "list 101"},
+		"a watch that is closed again": {func(b *bench) { b.HangUp(); b.Cut() }, "list 101"},
 		"the server is too busy to open a watch": {
-			func(b *bench) { b.answer(nil, busy); b.hangUp(); b.settle(); b.answer(nil, nil) }, "watch 101",
+			func(b *bench) { b.Answer(nil, busy); b.HangUp(); b.settle(); b.Answer(nil, nil) }, "watch 101",
 		},
 		"an internal error when one is opened": {
-			func(b *bench) { b.answer(nil, internal); b.hangUp(); b.settle(); b.answer(nil, nil) }, "list 101",
+			func(b *bench) { b.Answer(nil, internal); b.HangUp(); b.settle(); b.Answer(nil, nil) }, "list 101",
 		},
 		"a connection that breaks while one is opened": {
-			func(b *bench) { b.answer(nil, io.ErrUnexpectedEOF); b.hangUp(); b.settle(); b.answer(nil, nil) }, "list 101",
+			func(b *bench) { b.Answer(nil, io.ErrUnexpectedEOF); b.HangUp(); b.settle(); b.Answer(nil, nil) }, "list 101",
 		},
 	}
-	each(t, identity.Driver(), tests, func(b *bench, tt test) {
+	each(t, tests, func(b *bench, tt test) {
 		o := b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
 		for _, least := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
@@ -241,13 +237,14 @@ func TestARetryWaitsAsTheServerAsks(t *testing.T) {
 	whicheverWay(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		busy := apierrors.NewTooManyRequests("busy", 3)
-		b.answer(busy, busy)
+		b.Answer(busy, busy)
 		defer b.acquire(web)()
 		pass(5 * time.Second)
 		b.want(web, known{})
-		b.answer(nil, nil)
-		b.wantAfter(2*time.Second, holding(o), 1)
-		times := b.times("list", web)
+		b.Answer(nil, nil)
+		pass(2 * time.Second)
+		b.wantNow(holding(o), 1)
+		times := b.Times("list", web)
 		for i, at := range times[1:] {
 			if got := at.Sub(times[i]); got < 3*time.Second {
 				b.t.Errorf("it comes back after %s, want 3 s", got)
@@ -264,28 +261,28 @@ func TestAConnectionThatBreaksIsNoTrouble(t *testing.T) {
 		defer b.acquire(web)()
 		b.settle()
 		pass(time.Minute)
-		whole := b.front.event(watch.Event{Type: watch.Modified, Object: configMap(web, "torn")})
-		b.sendBytes(web, whole[:len(whole)/2])
+		whole := b.Front.Event(watch.Event{Type: watch.Modified, Object: configMap(web, "torn")})
+		b.SendBytes(web, whole[:len(whole)/2])
 		b.settle()
-		b.hangUp()
+		b.HangUp()
 		o := b.putMap(configMap(web, "2"))
 		b.wantNow(holding(o), 2)
 		b.wantAsked("list ", "watch 101", "watch 101")
-		b.answer(nil, io.ErrUnexpectedEOF) // The connection breaks while the next watch is opened.
-		b.hangUp()
+		b.Answer(nil, io.ErrUnexpectedEOF) // The connection breaks while the next watch is opened.
+		b.HangUp()
 		b.want(web, holding(o))
-		b.answer(nil, nil)
+		b.Answer(nil, nil)
 		pass(longestSilence)
 		b.wantAsked("list ", "watch 101", "watch 101", "watch 102", "list 102", "watch 102")
-		b.wantChanges(web, 0)
+		b.wantChanges(0)
 	})
 }
 
 // TestASlowStart: a server that is slow with one object's list, or with its watch, delays no other
 // object, and its answer is used at last. There is one request.
 func TestASlowStart(t *testing.T) {
-	each(t, identity.Driver(), map[string]func(b *bench) (answer func()){
-		"of a list": (*bench).hold, "of a watch": (*bench).holdWatches,
+	each(t, map[string]func(b *bench) (answer func()){
+		"of a list": (*bench).Hold, "of a watch": (*bench).HoldWatches,
 	}, func(b *bench, hold func(b *bench) (answer func())) {
 		o := b.putMap(configMap(web, "1"))
 		answer := hold(b)
@@ -294,9 +291,7 @@ func TestASlowStart(t *testing.T) {
 		pass(30 * time.Second)
 		asked := b.asks()
 		var quick []*corev1.ConfigMap
-		b.mu.Lock()
-		b.gate, b.entrance = nil, nil // Requests that wait there already still wait.
-		b.mu.Unlock()
+		b.PassAll()
 		for i := range 20 {
 			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("quick-", i)}
 			quick = append(quick, b.putMap(configMap(ref, "1")))
@@ -310,6 +305,6 @@ func TestASlowStart(t *testing.T) {
 		}
 		answer()
 		b.want(web, holding(o))
-		b.wantWatches(web, 1, 21)
+		b.wantWatches(21)
 	})
 }

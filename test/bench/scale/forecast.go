@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
-	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
+	"github.com/liveconfig-csi/liveconfig/test/bench/scale/fleet"
 )
 
 // large is the cluster that the model is asked about.

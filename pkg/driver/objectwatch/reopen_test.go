@@ -1,4 +1,4 @@
-package source_test
+package objectwatch_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch/fakeserver"
 )
 
 // many returns refs that are in use.
@@ -24,8 +25,8 @@ func (b *bench) many(n int) (refs []api.Ref) {
 // how long after a moment it was requested.
 func (b *bench) wantReopened(ref api.Ref, after time.Time) time.Duration {
 	b.t.Helper()
-	b.wantRequests(ref, "list", "watch", "watch")
-	times := b.times("watch", ref)
+	b.WantRequests(ref, "list", "watch", "watch")
+	times := b.Times("watch", ref)
 	return times[len(times)-1].Sub(after)
 }
 
@@ -36,7 +37,7 @@ func TestWatchesThatAreCutOff(t *testing.T) {
 		refs := b.many(50)
 		pass(time.Minute)
 		ended := time.Now()
-		b.cluster.hangUp()
+		b.Cut()
 		pass(time.Second)
 		tenths := map[time.Duration]int{}
 		for _, ref := range refs {
@@ -59,12 +60,12 @@ func TestAWatchWhoseTimeIsUp(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.acquire(web)
 		b.settle()
-		all := b.all()
-		lasts := time.Duration(*all[len(all)-1].opts.TimeoutSeconds) * time.Second
-		b.bookmarks(lasts, web)
-		pass(lasts % sentEvery)
+		all := b.All()
+		lasts := time.Duration(*all[len(all)-1].Opts.TimeoutSeconds) * time.Second
+		b.Bookmarks(lasts, web)
+		pass(lasts % fakeserver.SentEvery)
 		ended := time.Now()
-		b.cluster.hangUp()
+		b.Cut()
 		b.settle()
 		if after := b.wantReopened(web, ended); after != 0 {
 			b.t.Errorf("it is watched again after %s, want at once", after)

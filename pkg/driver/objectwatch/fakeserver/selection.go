@@ -1,4 +1,4 @@
-package source_test
+package fakeserver
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +21,7 @@ import (
 // that is gone.
 type step struct {
 	version       int
-	before, after object
+	before, after Object
 }
 
 // wholeKind returns the ref without a name that a request for a selection is about.
@@ -41,7 +40,7 @@ func wholeKind(r *http.Request) (ref api.Ref, ok bool) {
 }
 
 // isIn reports whether an object belongs to a selection.
-func isIn(ref api.Ref, selector string, o object) bool {
+func isIn(ref api.Ref, selector string, o Object) bool {
 	parsed, err := labels.Parse(selector)
 	if err != nil {
 		panic(err)
@@ -53,7 +52,7 @@ func isIn(ref api.Ref, selector string, o object) bool {
 
 // eventOf returns the event that a watch of a selection gets for a step; none for most steps. As
 // with an API server, an object that leaves the selection is deleted, in its last state there.
-func (c *cluster) eventOf(ref api.Ref, selector string, s step) (e watch.Event, ok bool) {
+func (c *Server) eventOf(ref api.Ref, selector string, s step) (e watch.Event, ok bool) {
 	was := s.before != nil && isIn(ref, selector, s.before)
 	is := s.after != nil && isIn(ref, selector, s.after)
 	switch {
@@ -62,7 +61,7 @@ func (c *cluster) eventOf(ref api.Ref, selector string, s step) (e watch.Event, 
 	case is:
 		return watch.Event{Type: watch.Added, Object: s.after}, true
 	case was:
-		last, _ := s.before.DeepCopyObject().(object)
+		last, _ := s.before.DeepCopyObject().(Object)
 		last.SetResourceVersion(strconv.Itoa(s.version))
 		return watch.Event{Type: watch.Deleted, Object: last}, true
 	}
@@ -70,7 +69,7 @@ func (c *cluster) eventOf(ref api.Ref, selector string, s step) (e watch.Event, 
 }
 
 // noteStepLocked stores a step, and sends it to the watches of selections.
-func (c *cluster) noteStepLocked(before, after object) {
+func (c *Server) noteStepLocked(before, after Object) {
 	s := step{version: c.version, before: before, after: after}
 	c.steps = append(c.steps, s)
 	for w := range c.watches {
@@ -78,13 +77,13 @@ func (c *cluster) noteStepLocked(before, after object) {
 			continue
 		}
 		if e, ok := c.eventOf(w.ref, w.selector, s); ok {
-			w.events <- c.front.event(e)
+			w.events <- c.Front.Event(e)
 		}
 	}
 }
 
 // selected answers a list of a selection, in pages.
-func (c *cluster) selected(ref api.Ref, opts metav1.ListOptions) (runtime.Object, error) {
+func (c *Server) selected(ref api.Ref, opts metav1.ListOptions) (runtime.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.recordLocked("list", ref, opts)
@@ -95,19 +94,19 @@ func (c *cluster) selected(ref api.Ref, opts metav1.ListOptions) (runtime.Object
 		c.t.Errorf("a list of a selection has the version %q and the limit %d, want no version, and a limit",
 			opts.ResourceVersion, opts.Limit)
 	}
-	var all []object
+	var all []Object
 	for _, o := range c.objects {
 		if isIn(ref, opts.LabelSelector, o) {
 			all = append(all, o)
 		}
 	}
-	slices.SortFunc(all, func(a, b object) int { return strings.Compare(refOf(a).String(), refOf(b).String()) })
+	slices.SortFunc(all, func(a, b Object) int { return strings.Compare(refOf(a).String(), refOf(b).String()) })
 	meta := metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}
 	if opts.Continue != "" {
 		if c.continueErr != nil {
 			return nil, c.continueErr
 		}
-		all = slices.DeleteFunc(all, func(o object) bool { return refOf(o).String() <= opts.Continue })
+		all = slices.DeleteFunc(all, func(o Object) bool { return refOf(o).String() <= opts.Continue })
 	}
 	if len(all) > int(opts.Limit) {
 		all = all[:opts.Limit]
@@ -129,7 +128,7 @@ func (c *cluster) selected(ref api.Ref, opts metav1.ListOptions) (runtime.Object
 }
 
 // watchSelected opens a watch of a selection.
-func (c *cluster) watchSelected(r *http.Request, ref api.Ref, opts metav1.ListOptions) (*serverWatch, error) {
+func (c *Server) watchSelected(r *http.Request, ref api.Ref, opts metav1.ListOptions) (*serverWatch, error) {
 	c.mu.Lock()
 	from, err := strconv.Atoi(opts.ResourceVersion)
 	if err != nil || from < c.compacted {
@@ -147,14 +146,14 @@ func (c *cluster) watchSelected(r *http.Request, ref api.Ref, opts metav1.ListOp
 	w.selector = opts.LabelSelector
 	for _, s := range c.steps {
 		if e, ok := c.eventOf(ref, opts.LabelSelector, s); ok && s.version > from {
-			w.events <- c.front.event(e)
+			w.events <- c.Front.Event(e)
 		}
 	}
 	return w, nil
 }
 
 // serveSelection answers a request for a selection.
-func (c *cluster) serveSelection(r *http.Request, ref api.Ref) (*http.Response, error) {
+func (c *Server) serveSelection(r *http.Request, ref api.Ref) (*http.Response, error) {
 	var opts metav1.ListOptions
 	query := r.URL.Query()
 	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &opts, nil); err != nil {
@@ -162,22 +161,17 @@ func (c *cluster) serveSelection(r *http.Request, ref api.Ref) (*http.Response, 
 	}
 	if !opts.Watch {
 		o, err := c.selected(ref, opts)
-		return c.front.answer(r, o, err)
+		return c.Front.Answer(r, o, err)
 	}
 	w, err := c.watchSelected(r, ref, opts)
 	if err != nil {
-		return c.front.answer(r, nil, err)
+		return c.Front.Answer(r, nil, err)
 	}
-	return c.front.stream(r, w), nil
+	return c.Front.Stream(r, w), nil
 }
 
-// compact makes the server forget all versions before the latest one.
-func (c *cluster) compact() { c.set(func() { c.compacted = c.version }) }
+// FailPages sets what all pages but the first answer from now on; nil stands for the truth.
+func (c *Server) FailPages(err error) { c.Set(func() { c.continueErr = err }) }
 
-// labelled returns a config map with the label team and a value of its key «k».
-func labelled(namespace, name, team, value string) *corev1.ConfigMap {
-	o := configMap(api.Ref{Kind: api.ConfigMap, Namespace: namespace, Name: name}, value)
-	o.Labels = map[string]string{"team": team}
-	o.CreationTimestamp = metav1.NewTime(time.Unix(1_700_000_000, 0))
-	return o
-}
+// Compact makes the server forget all versions before the latest one.
+func (c *Server) Compact() { c.Set(func() { c.compacted = c.version }) }
