@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
@@ -29,7 +30,7 @@ func inodes(t *testing.T, dir string, of tree.Tree) map[string]uint64 {
 	found := map[string]uint64{}
 	for _, f := range of.Files {
 		i, err := os.Stat(filepath.Join(dir, f.Path))
-		must(t, err)
+		expect.NoError(t, err)
 		found[f.Path] = i.Sys().(*syscall.Stat_t).Ino //nolint:forcetypeassert // On Linux it is that.
 	}
 	return found
@@ -160,7 +161,7 @@ func TestFilesThatStayAfterAnEarlyEnd(t *testing.T) {
 					}
 					checkBetween(t, w, dir, from, to)
 					checkHeals(t, w, dir, root, to)
-					must(t, os.RemoveAll(dir))
+					expect.NoError(t, os.RemoveAll(dir))
 				}
 			})
 		}
