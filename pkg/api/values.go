@@ -136,17 +136,24 @@ func (s Spec) Inputs() []Source {
 	return all
 }
 
-// Forgive returns the spec with the sources and values of one object made optional. The spec
+// Forgive returns the spec with the sources and values of some objects made optional. The spec
 // itself stays as it is.
-func (s Spec) Forgive(ref Ref) Spec {
+func (s Spec) Forgive(refs ...Ref) Spec {
+	if len(refs) == 0 {
+		return s
+	}
+	forgiven := make(map[Ref]bool, len(refs))
+	for _, ref := range refs {
+		forgiven[ref] = true
+	}
 	s.Sources, s.Values = slices.Clone(s.Sources), slices.Clone(s.Values)
 	for i := range s.Sources {
-		if s.Sources[i].Selection == nil && s.Sources[i].Ref == ref {
+		if s.Sources[i].Selection == nil && forgiven[s.Sources[i].Ref] {
 			s.Sources[i].Optional = true
 		}
 	}
 	for i := range s.Values {
-		if s.Values[i].Source.Ref == ref {
+		if forgiven[s.Values[i].Source.Ref] {
 			s.Values[i].Source.Optional = true
 		}
 	}

@@ -44,8 +44,8 @@ type Plan struct {
 // not exist. fsGroup is the pod's, nil when it has none.
 //
 // It builds all or nothing. The error is a *[MissingError] that lists every missing object and key,
-// or a name without a value, an *[UnsupportedError] if a rendered file cannot hold a key or value,
-// or a *[tree.ConflictError] if the paths of two files collide.
+// or a name without a value, an *[UnsupportedError] if there are more than [MostKeys] or a rendered
+// file cannot hold a key or value, or a *[tree.ConflictError] if the paths of two files collide.
 func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Plan, error) {
 	return PrepareSelected(spec, fsGroup, contents, nil)
 }
@@ -54,6 +54,9 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 func PrepareSelected(
 	spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content, selected Selected,
 ) (Plan, error) {
+	if err := checkKeys(spec, contents, selected); err != nil {
+		return Plan{}, err
+	}
 	d := draft{defaultMode: spec.DefaultMode, files: map[string]tree.File{}, mountPoints: spec.MountPoints}
 	if fsGroup != nil && spec.UID == nil {
 		d.added = groupReads
