@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -62,41 +61,6 @@ type Selection struct {
 	FolderAnnotation string
 	// Mode is the mode of the files; nil means [Spec.DefaultMode]. Zero is a set value.
 	Mode *fs.FileMode
-}
-
-// defaultSelectedPath is the path of a file unless the selection has another one.
-const defaultSelectedPath = "$(key)"
-
-// PathOf returns the cleaned path of the file of a key, and what is wrong with it, or "". Folder is
-// the value of the annotation of the object; empty for none. A path that is too long is not made:
-// then the template stands for it.
-func (s Selection) PathOf(ref Ref, key, folder string) (clean, problem string) {
-	placeholders := []string{"$(namespace)", ref.Namespace, "$(name)", ref.Name, "$(key)", key}
-	if length := s.lengthOf(placeholders, folder); length > maxPath {
-		return s.Path, fmt.Sprintf("must have at most %d bytes, not %d", maxPath, length)
-	}
-	raw := strings.NewReplacer(placeholders...).Replace(s.Path)
-	if folder != "" {
-		raw = folder + "/" + raw
-	}
-	clean = path.Clean(raw)
-	if slashes := strings.Count(folder, "/"); slashes >= maxElements {
-		return clean, fmt.Sprintf("must have at most %d elements, not %d", maxElements, slashes+1)
-	}
-	return clean, pathProblem(raw, clean)
-}
-
-// lengthOf returns how many bytes a path has before it is cleaned.
-func (s Selection) lengthOf(placeholders []string, folder string) int {
-	length := len(s.Path)
-	for i := 0; i < len(placeholders); i += 2 {
-		placeholder, value := placeholders[i], placeholders[i+1]
-		length += strings.Count(s.Path, placeholder) * (len(value) - len(placeholder))
-	}
-	if folder != "" {
-		length += len(folder) + len("/")
-	}
-	return length
 }
 
 // Ranges returns what a source with a selection reads: all objects of its kind in each namespace,
@@ -433,31 +397,6 @@ func (p *parser) namespaces(at *field.Path, value any) []string {
 	}
 	slices.SortFunc(found, cmp.Compare)
 	return found
-}
-
-// template returns the cleaned path of the files of a selection, or "" after a mistake.
-func (p *parser) template(at *field.Path, value any) string {
-	text, ok := p.text(at, value)
-	switch {
-	case !ok:
-		return ""
-	case text == "":
-		p.required(at, "must not be empty, write "+examplePath+" or leave it out for $(key)")
-		return ""
-	case len(text) > maxPath:
-		p.invalid(at, text, fmt.Sprintf("must have at most %d bytes, not %d", maxPath, len(text)))
-		return ""
-	}
-	sample := strings.NewReplacer("$(namespace)", "x", "$(name)", "x", "$(key)", "x").Replace(text)
-	if strings.Contains(sample, "$(") {
-		p.invalid(at, text, "has a placeholder that is not known, known are $(namespace), $(name) and $(key)")
-		return ""
-	}
-	if problem := pathProblem(sample, path.Clean(sample)); problem != "" {
-		p.invalid(at, text, problem)
-		return ""
-	}
-	return path.Clean(text)
 }
 
 // annotation returns the name of an annotation, or "" after a mistake.

@@ -22,8 +22,7 @@ type Attempt struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// longestAttempt is how many bytes the annotation may have. Its fields are two digests, a name and a
-// time.
+// longestAttempt is how many bytes the annotation may have: its fields take a tenth of that.
 const longestAttempt = 4 << 10
 
 // ParseAttempt reads the value of [AttemptAnnotation]. An empty text is the zero Attempt, and so is

@@ -57,8 +57,7 @@ func TestPrepareBoundsItsKeys(t *testing.T) { // Not parallel: whatever else is 
 		t.Run(name, func(t *testing.T) {
 			spec, err := api.Parse(test.attributes, "default")
 			must(t, err)
-			var took uint64
-			took = allocated(func() { _, err = treebuilder.PrepareSelected(spec, nil, contents, test.selected) })
+			took := allocated(func() { _, err = treebuilder.PrepareSelected(spec, nil, contents, test.selected) })
 			if test.keys == 0 {
 				must(t, err)
 				return
