@@ -173,6 +173,23 @@ func TestParseBoundsItsMemory(t *testing.T) {
 // numbers returns an object of which each field is another number.
 func numbers(n int) string { return "{" + numbered("%d: a,", n) + "}" }
 
+// TestNamesOfValuesAreShort: the prefix is stored once for each key of the object, of which there may be a hundred thousand.
+func TestNamesOfValuesAreShort(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"[{configMap: {name: a, prefix: " + strings.Repeat("A", 64) + "}}]":                   "",
+		"[{configMap: {name: a, prefix: " + strings.Repeat("A", 65) + "}}]":                   "values[0].configMap.prefix: Too long: may not be more than 64 bytes",
+		"[{configMap: {name: a, items: [{key: a, path: " + strings.Repeat("A", 253) + "}]}}]": "",
+		"[{configMap: {name: a, items: [{key: a, path: " + strings.Repeat("A", 254) + "}]}}]": "values[0].configMap.items[0].path: Too long: may not be more than 253 bytes",
+		"[{pod: {name: " + strings.Repeat("A", 254) + "}}]":                                   "values[0].pod.name: Too long: may not be more than 253 bytes",
+	} {
+		_, err := api.Parse(attributes{"sources": "[{configMap: {name: a, expand: {}}}]", "values": text}, "default")
+		if got := fmt.Sprint(err); err != nil && (want == "" || !strings.HasSuffix(got, want)) || err == nil && want != "" {
+			t.Errorf("Parse(%.80s) = %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestPathOfBoundsItsMemory: a selection asks for the path of each key of up to a thousand objects, of which others may write the
 // names and the annotation.
 func TestPathOfBoundsItsMemory(t *testing.T) { // Not parallel, as before.

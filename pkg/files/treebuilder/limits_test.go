@@ -72,6 +72,33 @@ func TestPrepareBoundsItsKeys(t *testing.T) { // Not parallel: whatever else is 
 	}
 }
 
+// TestPrepareBoundsTheTextsWithValues: a text of places whose value is empty makes an empty file, so the size of the files alone
+// bounds no work.
+func TestPrepareBoundsTheTextsWithValues(t *testing.T) {
+	t.Parallel()
+	ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "a"}
+	contents := map[api.Ref]api.Content{ref: {Ref: ref, Data: map[string][]byte{
+		"text": []byte(strings.Repeat("$(EMPTY:-"+strings.Repeat("x", 1014)+")", 1<<10)), "EMPTY": nil, // The text has 1 MiB.
+	}}}
+	for count, want := range map[int]string{
+		16: "",
+		17: "the texts of the files with values have more than 16 MiB together, which is the most for a volume: expand fewer of them",
+	} {
+		var items strings.Builder
+		for i := range count {
+			fmt.Fprintf(&items, "{key: text, path: p%d, expand: {}},", i)
+		}
+		spec, err := api.Parse(map[string]string{
+			"sources": "[{configMap: {name: a, items: [" + items.String() + "]}}]", "values": "[{configMap: {name: a, items: [{key: EMPTY, path: EMPTY}]}}]",
+		}, "default")
+		must(t, err)
+		_, err = treebuilder.Prepare(spec, nil, contents)
+		if got := fmt.Sprint(err); err != nil && got != want || err == nil && want != "" {
+			t.Errorf("with %d files Prepare = %v, want %q", count, err, want)
+		}
+	}
+}
+
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

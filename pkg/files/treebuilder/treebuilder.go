@@ -121,8 +121,9 @@ type draft struct {
 	// means that they are too many.
 	combined int
 	isFull   bool
-	// expanded is the same for files with values.
-	expanded int
+	// expanded is the same for files with values, and texts is what they are made of: a value may
+	// be empty.
+	expanded, texts int
 }
 
 // addFile adds a file, in place of one with the same path. Without a mode it has the default one.
