@@ -2,8 +2,10 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,4 +71,29 @@ func checkFiles(t *testing.T, items []api.Item) {
 			t.Errorf("%q takes the reserved name %q", it.Path, name)
 		}
 	}
+}
+
+// FuzzPathOf makes the path of a file from what authors of pods and owners of objects write.
+func FuzzPathOf(f *testing.F) {
+	f.Add("$(key)", "a.json", "team")
+	f.Add(strings.Repeat("$(key)/", 63)+"$(name)", strings.Repeat("k", 253), strings.Repeat("a/", 1900))
+	f.Add("$(namespace)/$(name)/$(key)", "..data", strings.Repeat("/", 4097))
+	f.Add(strings.Repeat("/", 4096), "$(key)", "../..")
+	f.Fuzz(func(t *testing.T, template, key, folder string) {
+		in := attributes{"sources": fmt.Sprintf("[{configMap: {labelSelector: {}, path: %q, folderAnnotation: f}}]", template)}
+		spec, err := api.Parse(in, "default")
+		if err != nil || strings.Contains(key, "/") {
+			return // No object has such a key.
+		}
+		var clean, problem string
+		ref := api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: "orders"}
+		took := allocated(func() { clean, problem = spec.Sources[0].Selection.PathOf(ref, key, folder) })
+		if took > 64<<10 {
+			t.Errorf("a path of %d, %d and %d bytes allocates %d", len(template), len(key), len(folder), took)
+		}
+		isInside := filepath.IsLocal(clean) && clean != "." && !strings.HasPrefix(clean, "..") && len(clean) <= 4096
+		if problem == "" && !isInside {
+			t.Errorf("PathOf(%q, %q, %q) = %q, which is no path of a file in the volume", template, key, folder, clean)
+		}
+	})
 }

@@ -4,13 +4,16 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -85,6 +88,19 @@ func addSeeds(f *testing.F) {
 	for _, sources := range seedSources() {
 		add(fuzzed{present: hasSources, sources: sources})
 	}
+	for _, values := range seedValues() {
+		add(fuzzed{present: hasSources | hasOther, sources: "[{configMap: {name: a, expand: {}}}]", key: api.KeyValues, value: values})
+	}
+	for _, points := range []string{"[]", "[custom, conf.d/extra]", "[{path: web.conf, ifAbsent: true}]", "[a, ./a, ../b, a/b/]", strings.Repeat("[", 99), "- " + laughs(3)} {
+		add(fuzzed{present: hasConfigMap | hasOther, configMap: "a", key: api.KeyMountPoints, value: points})
+	}
+}
+
+func seedValues() []string {
+	return []string{
+		"[]", "[{secret: {name: db, prefix: DB_}}]", "[{configMap: {name: r, items: [{key: a, path: REGION}], optional: true}}]",
+		"[{pod: {name: POD, uid: UID}}]", "[{pod: {name: POD}, secret: {name: a}}]", "[{secret: {name: a, labelSelector: {}}}]", laughs(3),
+	}
 }
 
 func seedItems() []string {
@@ -110,6 +126,9 @@ func seedSources() []string {
 		"[{configMap: {name: a, as: {path: app.env, format: dotenv}}}, {secret: {name: b, as: {path: ./x//b, format: json, mode: 0400}}}]",
 		"- secret:\n    items: [{key: a.b, path: A_B}, {key: C}]\n    as: {format: yaml, path: c}\n    name: d\n",
 		"[{secret: {name: a, items: [{key: a, path: b/c, mode: 1}], as: {path: ../x, format: env}}}, {configMap: {name: b, as: ~}}]",
+		"[{configMap: {labelSelector: {matchLabels: {a: b}}, namespaces: [shop, billing], path: $(namespace)/$(name)/$(key), folderAnnotation: f}}]",
+		"[{secret: {labelSelector: {matchExpressions: [{key: a, operator: In, values: [b, c]}]}, namespaces: ['*'], optional: true, mode: 0400}}]",
+		"[{configMap: {name: a, expand: {syntax: '${}', quote: json}, items: [{key: a, path: b, expand: {}}]}}]",
 	}
 }
 
@@ -117,7 +136,9 @@ func FuzzParse(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, present uint16, configMap, secret, namespace, items, sources, rest, key, value string) {
 		in := fuzzed{present, configMap, secret, namespace, items, sources, rest, key, value}.attributes()
-		spec, err := api.Parse(in, "default")
+		var spec api.Spec
+		var err error
+		checkCheap(t, func() { spec, err = api.Parse(in, "default") })
 		if err != nil {
 			checkMistakes(t, err)
 			checkOneLine(t, in, err)
@@ -126,6 +147,26 @@ func FuzzParse(f *testing.F) {
 		checkSpec(t, spec)
 		checkCoreReadsTheSame(t, in, spec)
 	})
+}
+
+// checkCheap fails unless something takes less than a second of this thread and 40 MiB. On a busy machine the clock would count
+// the work of others.
+func checkCheap(t *testing.T, do func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	took := func() time.Duration {
+		var usage unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_THREAD, &usage); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	}
+	start := took()
+	used := allocated(do)
+	if cpu := took() - start; cpu > time.Second || used > 40<<20 {
+		t.Errorf("it took %v and %d bytes", cpu, used)
+	}
 }
 
 // checkOneLine is for messages of any input: whatever is in it, the message is text that can go into an Event.
@@ -207,7 +248,8 @@ func checkItem(t *testing.T, it api.Item) {
 // pass.
 func checkCoreReadsTheSame(t *testing.T, in attributes, spec api.Spec) {
 	t.Helper()
-	if text := strings.Trim(in[api.KeyItems], " \t\r\n"); text != "" && !strings.Contains(text, "<<") {
+	ours := regexp.MustCompile(`\b(as|expand|labelSelector|user)\b`) // Core/v1 has no such fields.
+	if text := strings.Trim(in[api.KeyItems], " \t\r\n"); text != "" && !strings.Contains(text, "<<") && !ours.MatchString(text) {
 		var items []corev1.KeyToPath
 		if err := yaml.UnmarshalStrict([]byte(in[api.KeyItems]), &items); err != nil {
 			t.Fatalf("core/v1 does not read the items %q: %v", text, err)
@@ -217,10 +259,7 @@ func checkCoreReadsTheSame(t *testing.T, in attributes, spec api.Spec) {
 		}
 	}
 	text := in[api.KeySources]
-	if regexp.MustCompile(`\bas\b`).MatchString(text) {
-		return
-	}
-	if text == "" || strings.Contains(text, "<<") || strings.Contains(text, "namespace") {
+	if text == "" || ours.MatchString(text) || strings.Contains(text, "<<") || strings.Contains(text, "namespace") {
 		return
 	}
 	var sources []corev1.VolumeProjection

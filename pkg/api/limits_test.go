@@ -173,6 +173,52 @@ func TestParseBoundsItsMemory(t *testing.T) {
 // numbers returns an object of which each field is another number.
 func numbers(n int) string { return "{" + numbered("%d: a,", n) + "}" }
 
+// TestNamesOfValuesAreShort: the prefix is stored once for each key of the object, of which there may be a hundred thousand.
+func TestNamesOfValuesAreShort(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"[{configMap: {name: a, prefix: " + strings.Repeat("A", 64) + "}}]":                   "",
+		"[{configMap: {name: a, prefix: " + strings.Repeat("A", 65) + "}}]":                   "values[0].configMap.prefix: Too long: may not be more than 64 bytes",
+		"[{configMap: {name: a, items: [{key: a, path: " + strings.Repeat("A", 253) + "}]}}]": "",
+		"[{configMap: {name: a, items: [{key: a, path: " + strings.Repeat("A", 254) + "}]}}]": "values[0].configMap.items[0].path: Too long: may not be more than 253 bytes",
+		"[{pod: {name: " + strings.Repeat("A", 254) + "}}]":                                   "values[0].pod.name: Too long: may not be more than 253 bytes",
+	} {
+		_, err := api.Parse(attributes{"sources": "[{configMap: {name: a, expand: {}}}]", "values": text}, "default")
+		if got := fmt.Sprint(err); err != nil && (want == "" || !strings.HasSuffix(got, want)) || err == nil && want != "" {
+			t.Errorf("Parse(%.80s) = %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestPathOfBoundsItsMemory: a selection asks for the path of each key of up to a thousand objects, of which others may write the
+// names and the annotation.
+func TestPathOfBoundsItsMemory(t *testing.T) { // Not parallel, as before.
+	const elements, keysPerElement, limit = 63, 8, 24 << 10
+	template := strings.Repeat(strings.Repeat("$(key)", keysPerElement)+"/", elements) + "$(key)"
+	ref := api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: "orders"}
+	key := strings.Repeat("k", 253)
+	const tooLong, tooDeep = "must have at most 4096 bytes, not ", "must have at most 64 elements, not "
+	tests := map[string]struct{ path, folder, problem string }{
+		"a long path of a key":       {template, "", tooLong + "127828"},
+		"a long folder":              {"$(key)", strings.Repeat("a", 4097), tooLong + "4351"},
+		"a folder of slashes":        {"$(key)", strings.Repeat("/", 3800), tooDeep},
+		"a folder of many folders":   {"$(key)", strings.Repeat("a/", 1900), tooDeep + "1901"},
+		"a folder of slashes, short": {"$(key)", "a" + strings.Repeat("/", 50) + "b", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var problem string
+			took := allocated(func() { _, problem = api.Selection{Path: test.path}.PathOf(ref, key, test.folder) })
+			if test.problem == "" && problem != "" || !strings.HasPrefix(problem, test.problem) {
+				t.Errorf("PathOf has the problem %q, want %q", problem, test.problem)
+			}
+			if took > limit {
+				t.Errorf("PathOf allocates %d bytes, want at most %d", took, limit)
+			}
+		})
+	}
+}
+
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -62,56 +61,6 @@ type Selection struct {
 	FolderAnnotation string
 	// Mode is the mode of the files; nil means [Spec.DefaultMode]. Zero is a set value.
 	Mode *fs.FileMode
-}
-
-// defaultSelectedPath is the path of a file unless the selection has another one.
-const defaultSelectedPath = "$(key)"
-
-// PathOf returns the cleaned path of the file of a key, and what is wrong with it, or "". Folder is
-// the value of the annotation of the object; empty for none.
-func (s Selection) PathOf(ref Ref, key, folder string) (clean, problem string) {
-	raw := s.filledPath(ref, key)
-	if folder != "" {
-		raw = folder + "/" + raw
-	}
-	clean = path.Clean(raw)
-	return clean, pathProblem(raw, clean)
-}
-
-// filledPath returns the path with the names in place of what stands for them; the parser has
-// refused others. Every sync asks for that of each key, and a [strings.Replacer] takes much longer
-// to be made than to be used.
-func (s Selection) filledPath(ref Ref, key string) string {
-	var b strings.Builder
-	before, rest, found := strings.Cut(s.Path, "$(")
-	for b.WriteString(before); found; b.WriteString(before) {
-		var name string
-		name, rest, _ = strings.Cut(rest, ")")
-		switch name {
-		case "namespace":
-			b.WriteString(ref.Namespace)
-		case "name":
-			b.WriteString(ref.Name)
-		case "key":
-			b.WriteString(key)
-		}
-		before, rest, found = strings.Cut(rest, "$(")
-	}
-	return b.String()
-}
-
-// MayMake reports whether a file at a path, or below it, can be that of an object of a namespace;
-// empty for any. Only what the path begins with is compared.
-func (s Selection) MayMake(namespace, file string) bool {
-	if s.FolderAnnotation != "" {
-		return true
-	}
-	begins := s.Path
-	if namespace != "" {
-		begins = strings.ReplaceAll(begins, "$(namespace)", namespace)
-	}
-	begins, _, _ = strings.Cut(begins, "$(")
-	return strings.HasPrefix(file, begins) || strings.HasPrefix(begins, file)
 }
 
 // Ranges returns what a source with a selection reads: all objects of its kind in each namespace,
@@ -453,31 +402,6 @@ func (p *parser) namespaces(at *field.Path, value any) []string {
 	}
 	slices.SortFunc(found, cmp.Compare)
 	return found
-}
-
-// template returns the path of the files of a selection, or "" after a mistake.
-func (p *parser) template(at *field.Path, value any) string {
-	text, ok := p.text(at, value)
-	switch {
-	case !ok:
-		return ""
-	case text == "":
-		p.required(at, "must not be empty, write "+examplePath+" or leave it out for $(key)")
-		return ""
-	case len(text) > maxPath:
-		p.invalid(at, text, fmt.Sprintf("must have at most %d bytes, not %d", maxPath, len(text)))
-		return ""
-	}
-	sample := strings.NewReplacer("$(namespace)", "x", "$(name)", "x", "$(key)", "x").Replace(text)
-	if strings.Contains(sample, "$(") {
-		p.invalid(at, text, "has a placeholder that is not known, known are $(namespace), $(name) and $(key)")
-		return ""
-	}
-	if problem := pathProblem(sample, path.Clean(sample)); problem != "" {
-		p.invalid(at, text, problem)
-		return ""
-	}
-	return text
 }
 
 // annotation returns the name of an annotation, or "" after a mistake.

@@ -136,17 +136,24 @@ func (s Spec) Inputs() []Source {
 	return all
 }
 
-// Forgive returns the spec with the sources and values of one object made optional. The spec
+// Forgive returns the spec with the sources and values of some objects made optional. The spec
 // itself stays as it is.
-func (s Spec) Forgive(ref Ref) Spec {
+func (s Spec) Forgive(refs ...Ref) Spec {
+	if len(refs) == 0 {
+		return s
+	}
+	forgiven := make(map[Ref]bool, len(refs))
+	for _, ref := range refs {
+		forgiven[ref] = true
+	}
 	s.Sources, s.Values = slices.Clone(s.Sources), slices.Clone(s.Values)
 	for i := range s.Sources {
-		if s.Sources[i].Selection == nil && s.Sources[i].Ref == ref {
+		if s.Sources[i].Selection == nil && forgiven[s.Sources[i].Ref] {
 			s.Sources[i].Optional = true
 		}
 	}
 	for i := range s.Values {
-		if s.Values[i].Source.Ref == ref {
+		if forgiven[s.Values[i].Source.Ref] {
 			s.Values[i].Source.Optional = true
 		}
 	}
@@ -224,7 +231,7 @@ func (p *parser) valueSource(at *field.Path, kind Kind, value any) (src Source, 
 				read: func(at *field.Path, v any) { src.Ref.Name = p.nameOf(at, v) },
 			},
 			{name: KeyNamespace, read: func(at *field.Path, v any) { namespace = p.namespaceOf(at, v) }},
-			{name: fieldPrefix, read: func(at *field.Path, v any) { prefix = p.valueName(at, v) }},
+			{name: fieldPrefix, read: func(at *field.Path, v any) { prefix = p.valueName(at, v, maxPrefix) }},
 			{name: KeyItems, read: func(at *field.Path, v any) { src.Items = p.valueItems(at, v) }},
 			{name: KeyOptional, read: func(at *field.Path, v any) { src.Optional = p.boolean(at, v) }},
 		},
@@ -256,7 +263,7 @@ func (p *parser) valueItems(at *field.Path, value any) []Item {
 				},
 				{
 					name: "path", required: "write the name of the value",
-					read: func(at *field.Path, v any) { item.Path = p.valueName(at, v) },
+					read: func(at *field.Path, v any) { item.Path = p.valueName(at, v, maxValueName) },
 				},
 			},
 			elsewhere: nowhere,
@@ -270,16 +277,29 @@ func (p *parser) facts(at *field.Path, value any) map[string]string {
 	found := map[string]string{}
 	var fields []property
 	for _, fact := range facts() {
-		fields = append(fields, property{name: fact, read: func(at *field.Path, v any) { found[fact] = p.valueName(at, v) }})
+		fields = append(fields, property{name: fact, read: func(at *field.Path, v any) {
+			found[fact] = p.valueName(at, v, maxValueName)
+		}})
 	}
 	p.object(at, value, schema{example: examplePod, fields: fields, elsewhere: nowhere})
 	return found
 }
 
+// The most bytes that the name of a value may have, and a prefix, which is stored with each key of
+// its object.
+const (
+	maxValueName = 253
+	maxPrefix    = 64
+)
+
 // valueName returns the name of a value, or the beginning of one, which is a name too.
-func (p *parser) valueName(at *field.Path, value any) string {
+func (p *parser) valueName(at *field.Path, value any, most int) string {
 	name, ok := p.text(at, value)
-	if !ok {
+	switch {
+	case !ok:
+		return ""
+	case len(name) > most:
+		p.add(field.TooLong(at, name, most))
 		return ""
 	}
 	if problems := validation.IsEnvVarName(name); len(problems) > 0 {

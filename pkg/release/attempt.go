@@ -22,10 +22,16 @@ type Attempt struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
+// longestAttempt is how many bytes the annotation may have: its fields take a tenth of that.
+const longestAttempt = 4 << 10
+
 // ParseAttempt reads the value of [AttemptAnnotation]. An empty text is the zero Attempt, and so is
-// one that cannot be read.
+// one that cannot be read, or is too long.
 func ParseAttempt(text string) Attempt {
 	var a Attempt
+	if len(text) > longestAttempt {
+		return a
+	}
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
 		return Attempt{}
 	}

@@ -121,6 +121,30 @@ func FuzzMarks(f *testing.F) {
 	})
 }
 
+// FuzzNotes reads the other annotations that controllers write, and that anybody who may change these objects can write too.
+func FuzzNotes(f *testing.F) {
+	for _, text := range []string{
+		"", "{", "{}", strings.Repeat("[", 30000), strings.Repeat(`{"contents":`, 5000), `{"since": "` + strings.Repeat("1", 60000) + `"}`,
+		`{"digest": "` + strings.Repeat("d", 200<<10) + `"}`, `{"contents": [` + strings.TrimSuffix(strings.Repeat("{},", 20000), ",") + `]}`,
+		`{"ended": [` + strings.TrimSuffix(strings.Repeat("{},", 20000), ",") + `]}`, `{"at": 1e` + strings.Repeat("9", 60000) + `}`,
+	} {
+		f.Add(text, text, text)
+	}
+	f.Fuzz(func(t *testing.T, attempt, former, together string) {
+		within(t, func() {
+			if a := release.ParseAttempt(attempt); len(a.String()) > 32<<10 {
+				t.Errorf("the note of a check has %d bytes", len(a.String()))
+			}
+			if kept, err := release.ParseFormer(former); err == nil && len(kept.Contents) > release.MostFormer {
+				t.Errorf("%d contents are kept, want %d at most", len(kept.Contents), release.MostFormer)
+			}
+			if m := copyWith(release.TogetherAnnotation, together); len(m.Together) > 64 {
+				t.Errorf("the marks have %d bytes of the annotation", len(m.Together))
+			}
+		})
+	})
+}
+
 // within fails unless something takes little time and memory.
 func within(t *testing.T, do func()) {
 	t.Helper()

@@ -104,9 +104,10 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 	if early := l.awaitPartners(); early != nil {
 		return treebuilder.Plan{}, nil, early
 	}
-	spec, rs := l.spec, l.releases()
+	rs := l.releases()
 	contents := make(map[api.Ref]api.Content, len(l.keys))
 	var chosen selected
+	var forgiven []source.Key // They count as optional.
 	var unread []*unreadError
 	for s := range l.sources() {
 		if s.isMember {
@@ -114,14 +115,14 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 		}
 		switch evidenceOf(s.key, s.now).EffectOn(access.Use{IsLive: l.isLive, FollowsLoss: l.followsLoss()}) {
 		case access.Remove:
-			spec = forgive(spec, s.key)
+			forgiven = append(forgiven, s.key)
 			continue
 		case access.Await:
 			unread = append(unread, &unreadError{key: s.key})
 			continue
 		case access.Refuse:
 			unread = append(unread, &unreadError{key: s.key, err: s.now.Err})
-			spec = forgive(spec, s.key) // It is not known to be missing.
+			forgiven = append(forgiven, s.key) // It is not known to be missing.
 			continue
 		case access.Serve:
 		}
@@ -130,22 +131,24 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 			if err := chosen.add(l, rs, s); err != nil {
 				return treebuilder.Plan{}, nil, err
 			}
-			spec = l.forgiveLoss(spec, s.key)
+			if l.followsLoss() {
+				forgiven = append(forgiven, s.key)
+			}
 		case s.now.Found:
 			content, problem := l.content(s, rs)
 			if problem != nil {
 				unread = append(unread, problem)
-				spec = forgive(spec, s.key)
+				forgiven = append(forgiven, s.key)
 				continue
 			}
 			contents[s.key.Ref] = content
 		case l.isAbsenceEarly(s): // The volume changes as a whole, so all of it waits.
 			return treebuilder.Plan{}, nil, &atomicdir.EarlyError{Until: s.now.Changed.Add(source.AbsenceTime)}
 		case l.followsLoss():
-			spec = forgive(spec, s.key)
+			forgiven = append(forgiven, s.key)
 		}
 	}
-	plan, err := chosen.prepare(spec, l.group, contents)
+	plan, err := chosen.prepare(forgive(l.spec, forgiven), l.group, contents)
 	if unread = append(unread, chosen.unread...); len(unread) > 0 {
 		return treebuilder.Plan{}, nil, newSourcesError(unread, err)
 	}
@@ -157,11 +160,26 @@ func evidenceOf(key source.Key, s source.Snapshot) access.Evidence {
 	return access.Evidence{Identity: key.Identity, WasRead: s.Synced, Revoked: s.Revoked, Err: s.Err}
 }
 
-// forgive returns the spec with the sources and values of one key made optional.
-func forgive(spec api.Spec, key source.Key) api.Spec {
-	spec = spec.Forgive(key.Ref)
-	for i := range spec.Sources { // They are a copy.
-		if isOf(spec.Sources[i], key) {
+// forgive returns the spec with the sources and values of some keys made optional. The spec itself
+// stays as it is.
+func forgive(spec api.Spec, keys []source.Key) api.Spec {
+	var refs []api.Ref
+	var selections []source.Key
+	for _, key := range keys {
+		if key.IsSelection() {
+			selections = append(selections, key)
+			continue
+		}
+		refs = append(refs, key.Ref)
+	}
+	spec = spec.Forgive(refs...)
+	if len(selections) == 0 {
+		return spec
+	}
+	spec.Sources = slices.Clone(spec.Sources)
+	for i, src := range spec.Sources {
+		isForgiven := func(key source.Key) bool { return isOf(src, key) }
+		if slices.ContainsFunc(selections, isForgiven) {
 			spec.Sources[i].Optional = true
 		}
 	}

@@ -158,14 +158,6 @@ func (l look) memberContent(
 	return content, true, problem
 }
 
-// forgiveLoss returns the spec with a selection made optional, if files go with their objects.
-func (l look) forgiveLoss(spec api.Spec, key source.Key) api.Spec {
-	if !l.followsLoss() {
-		return spec
-	}
-	return forgive(spec, key)
-}
-
 func isTooMuch(err error) bool {
 	_, ok := errors.AsType[*source.TooMuchError](err)
 	return ok

@@ -44,8 +44,8 @@ type Plan struct {
 // not exist. fsGroup is the pod's, nil when it has none.
 //
 // It builds all or nothing. The error is a *[MissingError] that lists every missing object and key,
-// or a name without a value, an *[UnsupportedError] if a rendered file cannot hold a key or value,
-// or a *[tree.ConflictError] if the paths of two files collide.
+// or a name without a value, an *[UnsupportedError] if there are more than [MostKeys] or a rendered
+// file cannot hold a key or value, or a *[tree.ConflictError] if the paths of two files collide.
 func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Plan, error) {
 	return PrepareSelected(spec, fsGroup, contents, nil)
 }
@@ -54,6 +54,9 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 func PrepareSelected(
 	spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content, selected Selected,
 ) (Plan, error) {
+	if err := checkKeys(spec, contents, selected); err != nil {
+		return Plan{}, err
+	}
 	d := draft{defaultMode: spec.DefaultMode, files: map[string]tree.File{}, mountPoints: spec.MountPoints}
 	if fsGroup != nil && spec.UID == nil {
 		d.added = groupReads
@@ -118,8 +121,9 @@ type draft struct {
 	// means that they are too many.
 	combined int
 	isFull   bool
-	// expanded is the same for files with values.
-	expanded int
+	// expanded is the same for files with values, and texts is what they are made of: a value may
+	// be empty.
+	expanded, texts int
 }
 
 // addFile adds a file, in place of one with the same path. Without a mode it has the default one.

@@ -8,8 +8,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// UnsupportedError is returned by [Build] if a combined file cannot hold a key, or if the combined
-// files of a volume would be too large. It names keys and holds no value.
+// UnsupportedError is returned by [Build] if a combined file cannot hold a key, if the combined
+// files of a volume would be too large, or if there are too many keys. It names keys and holds no
+// value.
 type UnsupportedError struct{ problems }
 
 // mostOffenders is how many keys a problem names.

@@ -14,7 +14,8 @@ import (
 const (
 	// MaxExpanded is how many bytes one file may have.
 	MaxExpanded = 4 << 20
-	// MaxExpandedOfAll is how many bytes all of them may have together.
+	// MaxExpandedOfAll is how many bytes all of them may have together, and also the texts that
+	// they are made of.
 	MaxExpandedOfAll = 16 << 20
 )
 
@@ -82,6 +83,11 @@ func (d *draft) setValue(name string, v value) {
 // addExpanded adds a file with values, if each place has one that fits.
 func (d *draft) addExpanded(src api.Source, f tree.File, item api.Item, e api.Expand) {
 	text, all, isSecret := f.Data, d.values, false
+	if d.texts += len(text); d.texts > MaxExpandedOfAll {
+		d.unsupported.add(fmt.Sprintf("the texts of the files with values have more than %d MiB together, which is the most "+
+			"for a volume: expand fewer of them", MaxExpandedOfAll>>20))
+		return
+	}
 	most := min(MaxExpanded, MaxExpandedOfAll-d.expanded)
 	used := func(name string) { isSecret = isSecret || all[name].isSecret }
 	size, mistakes := expansion.Size(text, e, all.of, most, used)

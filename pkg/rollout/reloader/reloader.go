@@ -5,7 +5,6 @@
 package reloader
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -110,8 +109,8 @@ func isAbout(annotations map[string]string, kind api.Kind) bool {
 	})
 }
 
-// Triggers returns what triggers the workload, in order and each once, and an error that lists
-// every mistake. It asks for the mark of each source that an annotation is about.
+// Triggers returns what triggers the workload, in order and each once, and the mistakes as
+// [trigger.Join] does. It asks for the mark of each source that an annotation is about.
 func (w Workload) Triggers(markOf func(api.Ref) Mark) ([]api.Ref, error) {
 	matches := w.Matches
 	if matches == nil {
@@ -137,10 +136,7 @@ func (w Workload) Triggers(markOf func(api.Ref) Mark) ([]api.Ref, error) {
 			fmt.Sprintf("annotations of %s make %d objects triggers, more than %d", domain, len(found), trigger.MaxObjects))
 		found = nil
 	}
-	if len(mistakes) > 0 {
-		return found, errors.New(strings.Join(mistakes, "\n"))
-	}
-	return found, nil
+	return found, trigger.Join(mistakes)
 }
 
 // from returns the annotations that are about a kind of sources.

@@ -18,7 +18,20 @@ func find(t *corev1.PodTemplateSpec, in Place) ([]text, error) {
 		f.blind, f.problems = true, []error{err}
 	}
 	f.walk(t)
-	return f.texts, errors.Join(f.problems...)
+	return f.texts, f.joined()
+}
+
+// mostProblems is how many problems of a template are returned. They go into the log, as often as
+// somebody edits the template.
+const mostProblems = 20
+
+// joined returns the first problems, and the number of the others.
+func (f *finder) joined() error {
+	more := len(f.problems) - mostProblems
+	if more <= 0 {
+		return errors.Join(f.problems...)
+	}
+	return errors.Join(append(slices.Clone(f.problems[:mostProblems]), fmt.Errorf("and %d more", more))...)
 }
 
 // finder walks a template once.

@@ -67,7 +67,7 @@ func (c Config) add(key, name string) error {
 	}
 	version, isUncopied := strings.CutPrefix(name, uncopied)
 	if problems := validation.IsDNS1123Subdomain(version); (version != "" || isUncopied) && len(problems) > 0 {
-		return fmt.Errorf("%q is not a name of a copy of %s: %s", name, object, strings.Join(problems, "; "))
+		return fmt.Errorf("%.300q is not a name of a copy of %s: %s", name, object, strings.Join(problems, "; "))
 	}
 	c[object] = name
 	return nil

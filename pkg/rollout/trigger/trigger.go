@@ -103,14 +103,30 @@ func isName(text string) bool { return len(validation.IsDNS1123Subdomain(text)) 
 // the annotation.
 const MaxObjects = 256
 
+// mostMistakes is how many mistakes of a list are reported. The message goes into an Event and into
+// the log, as often as somebody edits the list.
+const mostMistakes = 20
+
+// Join returns an error that lists the first 20 mistakes, one on each line, and counts the rest. It
+// is nil for none.
+func Join(mistakes []string) error {
+	if len(mistakes) == 0 {
+		return nil
+	}
+	if more := len(mistakes) - mostMistakes; more > 0 {
+		mistakes = append(slices.Clone(mistakes[:mostMistakes]), fmt.Sprintf("and %d more", more))
+	}
+	return errors.New(strings.Join(mistakes, "\n"))
+}
+
 // Parse reads a list of objects with commas between them, as the value of TriggeredBy is. It
-// returns each once and in order, and an error that lists every mistake.
+// returns each once and in order, and the mistakes as [Join] does.
 func Parse(text string) ([]api.Ref, error) {
 	if entries := strings.Count(text, ",") + 1; entries > MaxObjects {
 		return nil, fmt.Errorf("has %d entries, more than %d", entries, MaxObjects)
 	}
 	var found []api.Ref
-	var mistakes []error
+	var mistakes []string
 	for entry := range strings.SplitSeq(text, ",") {
 		entry = strings.TrimSpace(entry)
 		if entry == "" {
@@ -118,7 +134,7 @@ func Parse(text string) ([]api.Ref, error) {
 		}
 		object, err := ParseObject(entry)
 		if err != nil {
-			mistakes = append(mistakes, err)
+			mistakes = append(mistakes, err.Error())
 			continue
 		}
 		found = append(found, object)
@@ -127,7 +143,7 @@ func Parse(text string) ([]api.Ref, error) {
 		return nil, errors.New("names nothing: write configmap/NAME, secret/NAME, or several with commas between them")
 	}
 	slices.SortFunc(found, Compare)
-	return slices.Compact(found), errors.Join(mistakes...)
+	return slices.Compact(found), Join(mistakes)
 }
 
 // Format is the inverse of Parse.

@@ -1,0 +1,108 @@
+package treebuilder_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
+)
+
+// crowded returns an object with about as many keys as one can have.
+func crowded(name string) api.Content {
+	const keys = 100_000
+	c := api.Content{Ref: api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: name}, Data: make(map[string][]byte, keys)}
+	for i := range keys {
+		c.Data[fmt.Sprintf("%05x", i)] = nil
+	}
+	return c
+}
+
+// TestPrepareBoundsItsKeys: a few bytes of text can name an object with a hundred thousand keys thousands of times. A volume that
+// asks for too many keys is refused before the first of them is looked at.
+func TestPrepareBoundsItsKeys(t *testing.T) { // Not parallel: whatever else is allocated would be counted.
+	object := crowded("a")
+	contents := map[api.Ref]api.Content{object.Ref: object}
+	selected := func(sources int) treebuilder.Selected {
+		all := treebuilder.Selected{}
+		for i := range sources {
+			all[i] = []treebuilder.Object{{Content: object}}
+		}
+		return all
+	}
+	const (
+		named    = "- configMap: {name: a}\n"
+		selector = "- configMap: {labelSelector: {}}\n"
+		tooMany  = "the sources and values of the volume have %d keys together, the most is 262144: list the keys that it needs in items, " +
+			"or use more volumes"
+	)
+	tests := map[string]struct {
+		attributes map[string]string
+		selected   treebuilder.Selected
+		keys       int // Zero if there are not too many.
+	}{
+		"an object twice":           {attributes: map[string]string{"sources": strings.Repeat(named, 2)}},
+		"an object very often":      {attributes: map[string]string{"sources": strings.Repeat(named, 2048)}, keys: 204_800_000},
+		"items of it very often":    {attributes: map[string]string{"sources": strings.Repeat("- configMap: {name: a, items: []}\n", 1000)}, keys: 100_000_000},
+		"values of it":              {attributes: map[string]string{"sources": "- configMap: {name: a, expand: {}}", "values": named}},
+		"values of it very often":   {attributes: map[string]string{"sources": "- configMap: {name: a, expand: {}}", "values": strings.Repeat(named, 2048)}, keys: 204_900_000},
+		"values that no file names": {attributes: map[string]string{"sources": named, "values": strings.Repeat(named, 2048)}},
+		"a selection":               {attributes: map[string]string{"sources": selector}, selected: selected(1)},
+		"many equal selections":     {attributes: map[string]string{"sources": strings.Repeat(selector, 256)}, selected: selected(256), keys: 25_600_000},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec, err := api.Parse(test.attributes, "default")
+			must(t, err)
+			took := allocated(func() { _, err = treebuilder.PrepareSelected(spec, nil, contents, test.selected) })
+			if test.keys == 0 {
+				must(t, err)
+				return
+			}
+			if _, ok := errors.AsType[*treebuilder.UnsupportedError](err); !ok || err.Error() != fmt.Sprintf(tooMany, test.keys) {
+				t.Errorf("PrepareSelected = %v, want that %d keys are too many", err, test.keys)
+			}
+			if took > 1<<20 {
+				t.Errorf("the refusal allocates %d bytes, want little", took)
+			}
+		})
+	}
+}
+
+// TestPrepareBoundsTheTextsWithValues: a text of places whose value is empty makes an empty file, so the size of the files alone
+// bounds no work.
+func TestPrepareBoundsTheTextsWithValues(t *testing.T) {
+	t.Parallel()
+	ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "a"}
+	contents := map[api.Ref]api.Content{ref: {Ref: ref, Data: map[string][]byte{
+		"text": []byte(strings.Repeat("$(EMPTY:-"+strings.Repeat("x", 1014)+")", 1<<10)), "EMPTY": nil, // The text has 1 MiB.
+	}}}
+	for count, want := range map[int]string{
+		16: "",
+		17: "the texts of the files with values have more than 16 MiB together, which is the most for a volume: expand fewer of them",
+	} {
+		var items strings.Builder
+		for i := range count {
+			fmt.Fprintf(&items, "{key: text, path: p%d, expand: {}},", i)
+		}
+		spec, err := api.Parse(map[string]string{
+			"sources": "[{configMap: {name: a, items: [" + items.String() + "]}}]", "values": "[{configMap: {name: a, items: [{key: EMPTY, path: EMPTY}]}}]",
+		}, "default")
+		must(t, err)
+		_, err = treebuilder.Prepare(spec, nil, contents)
+		if got := fmt.Sprint(err); err != nil && got != want || err == nil && want != "" {
+			t.Errorf("with %d files Prepare = %v, want %q", count, err, want)
+		}
+	}
+}
+
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
