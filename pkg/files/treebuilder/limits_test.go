@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
@@ -56,10 +57,10 @@ func TestPrepareBoundsItsKeys(t *testing.T) { // Not parallel: whatever else is 
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			spec, err := api.Parse(test.attributes, "default")
-			must(t, err)
+			expect.NoError(t, err)
 			took := allocated(func() { _, err = treebuilder.PrepareSelected(spec, nil, contents, test.selected) })
 			if test.keys == 0 {
-				must(t, err)
+				expect.NoError(t, err)
 				return
 			}
 			if _, ok := errors.AsType[*treebuilder.UnsupportedError](err); !ok || err.Error() != fmt.Sprintf(tooMany, test.keys) {
@@ -91,7 +92,7 @@ func TestPrepareBoundsTheTextsWithValues(t *testing.T) {
 		spec, err := api.Parse(map[string]string{
 			"sources": "[{configMap: {name: a, items: [" + items.String() + "]}}]", "values": "[{configMap: {name: a, items: [{key: EMPTY, path: EMPTY}]}}]",
 		}, "default")
-		must(t, err)
+		expect.NoError(t, err)
 		_, err = treebuilder.Prepare(spec, nil, contents)
 		if got := fmt.Sprint(err); err != nil && got != want || err == nil && want != "" {
 			t.Errorf("with %d files Prepare = %v, want %q", count, err, want)
