@@ -33,7 +33,7 @@ func TestVolumeSuite(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	isLong := soak.Rounds(0, 1) == 1
 	if isLong {
-		s.runStorageSuite(t, "control", "--but='"+slow+"'")
+		s.runSideBySide(t, "control")
 	}
 	// Kubernetes' tests know of no Role, and the driver reads Secrets.
 	const change = "helm upgrade liveconfig deploy/chart --wait --namespace " + driverNamespace + " --reset-then-reuse-values --set "
@@ -43,10 +43,31 @@ func TestVolumeSuite(t *testing.T) {
 		}
 	})
 	s.run(t, s.Repo(), change+"admission.volumes=true,identity.secrets=driver")
-	s.runStorageSuite(t, "volumes", "--but='"+slow+"'")
+	s.runSideBySide(t, "volumes")
 	if isLong {
 		s.runSlowTests(t)
 	}
+}
+
+// groups of Kubernetes' tests, by what their names begin with. A test waits most of its time for the kubelet.
+var groups = []string{"Projected", "ConfigMap", "(Secrets|Subpath)"}
+
+// runSideBySide runs the quick tests of a suite, each group in a process.
+func (s *site) runSideBySide(t *testing.T, suite string) {
+	t.Helper()
+	s.importImages(t, suite)
+	var running sync.WaitGroup
+	for i, group := range groups {
+		running.Go(func() {
+			summary, err := s.storageSuite(t.Context(), suite, fmt.Sprintf(`--only='^\[sig-storage\] %s ' --but='%s' --junit=%q`,
+				group, slow, filepath.Join(s.LogDir(), fmt.Sprintf("storage-e2e-%s-%d.xml", suite, i))))
+			if err != nil {
+				t.Error(err)
+			}
+			t.Log(summary)
+		})
+	}
+	running.Wait()
 }
 
 // slowTest finds the slow tests in the list.
@@ -74,6 +95,15 @@ func (s *site) runSlowTests(t *testing.T) {
 
 func (s *site) runStorageSuite(t *testing.T, suite, choice string) {
 	t.Helper()
+	s.importImages(t, suite)
+	summary, err := s.storageSuite(t.Context(), suite, fmt.Sprintf("%s --junit=%q", choice, filepath.Join(s.LogDir(), "storage-e2e-"+suite+".xml")))
+	expect.NoError(t, err)
+	t.Log(summary)
+}
+
+// importImages puts the images of a suite's pods onto the node.
+func (s *site) importImages(t *testing.T, suite string) {
+	t.Helper()
 	images, err := s.Shell(t.Context(), "storage-e2e --suite="+suite+" --images")
 	expect.NoError(t, err)
 	for ref := range strings.FieldsSeq(images) {
@@ -83,9 +113,6 @@ func (s *site) runStorageSuite(t *testing.T, suite, choice string) {
 		}
 		expect.NoError(t, s.ImportStandIns(t.Context(), image))
 	}
-	summary, err := s.storageSuite(t.Context(), suite, fmt.Sprintf("%s --junit=%q", choice, filepath.Join(s.LogDir(), "storage-e2e-"+suite+".xml")))
-	expect.NoError(t, err)
-	t.Log(summary)
 }
 
 // storageSuite runs tests for longer than other scripts may take.
