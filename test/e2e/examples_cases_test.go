@@ -14,7 +14,7 @@ func exampleCases() map[string]exampleCase {
 		"replace":            replaceExample(),
 		"never":              neverExample(),
 		"secret-in-config":   secretInConfigExample(),
-		"reload":             reloadExample(),
+		reloadExample:        reloadCase(),
 	}
 }
 
@@ -171,8 +171,8 @@ func secretInConfigExample() exampleCase {
 	}}
 }
 
-// reloadExample wants the same after the last step as before: Prometheus has refused the edit, which was taken back.
-func reloadExample() exampleCase {
+// reloadCase wants the same after the last step as before: Prometheus has refused the edit, which was taken back.
+func reloadCase() exampleCase {
 	const file = "/etc/prometheus/prometheus.yml"
 	const ask = "wget -q -O - http://localhost:9090/api/v1/status/config"
 	const first, second = "global:\n  scrape_interval: 15s\n", "global:\n  scrape_interval: 30s\n"

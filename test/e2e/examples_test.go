@@ -63,6 +63,9 @@ func TestExamples(t *testing.T) {
 			switch folder {
 			case releaseExample, rolloutExample, pluginExample:
 				e.walkThrough(t, plugin)
+			case reloadExample:
+				e.goThrough(t, cases[folder])
+				e.wantReasonOfRefusal(t)
 			case envExample: // It has a separate test.
 				for len(e.steps) > 0 {
 					e.step(t)

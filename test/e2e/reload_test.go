@@ -2,6 +2,8 @@ package e2e_test
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +41,30 @@ func TestAnEditThatTheProgramRefuses(t *testing.T) {
 	r.edit(t, "a", "four")
 	r.await(t, "it is promoted", func(m *corev1.ConfigMap) bool { return m.Data["a"] == "four" })
 	s.wantAnswer(t, pod, "four")
+}
+
+// reloadExample is the folder of the example with a program that refuses an edit.
+const reloadExample = "reload"
+
+// wantReasonOfRefusal has the pod of the example keep an edit that its program refuses, and wants `describe` to show why. Then it
+// takes the edit back.
+func (e *example) wantReasonOfRefusal(t *testing.T) {
+	t.Helper()
+	const edit = "kubectl patch configmap prometheus-reload --type=merge --patch "
+	e.typeIn(t, "kubectl annotate configmap prometheus-reload --overwrite "+
+		"liveconfig.internal/release='{steps: [1], pause: 10s, check: ready, onFailure: freeze}'\n"+
+		edit+`'{"data":{"prometheus.yml":"global:\n  scrape_interval: late\n"}}'`)
+	d := describer{plugin{site: e.site, namespace: e.namespace}}
+	got := d.awaitDescribed(t, "pod/prometheus-reload", nil, "reload by reload: failed, for ",
+		"Why: POST http://127.0.0.1:9090/-/reload: the answer is ", " is tried again")
+	if !regexp.MustCompile(`reload by reload: failed, for \w+: content \d+ \(volume config, digest [0-9a-f]+\)\n`).MatchString(got) {
+		t.Errorf("describe does not show which content failed:\n%s", got)
+	}
+	if strings.Contains(got, "scrape_interval") {
+		t.Errorf("describe prints what is in files:\n%s", got)
+	}
+	e.typeIn(t, edit+`'{"data":{"prometheus.yml":"global:\n  scrape_interval: 30s\n"}}'`)
+	d.awaitDescribed(t, "pod/prometheus-reload", nil, "reload by reload: the program works with content ")
 }
 
 // wantAnswer waits until the program of a pod works with a content.

@@ -16,6 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/reloaders"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 )
@@ -44,6 +45,8 @@ func New(s *session.Session) *cobra.Command {
 			"is wrong; and recent Events. Of a workload, the pods that are not current are shown. The drivers of nodes are\n" +
 			"asked through port-forwards; what cannot be found out is listed at the end. Nothing that objects hold " +
 			"is shown.\n\n" +
+			"Containers that run liveconfig-reload are asked for their last result through the API server's proxy of pods,\n" +
+			"and pods whose last reload failed are shown, too.\n\n" +
 			"Of a ConfigMap or Secret, the workloads and pods of its namespace are shown that use it, and when an edit " +
 			"reaches\n" +
 			"them; with -A, those of all namespaces.\n\n" +
@@ -81,12 +84,20 @@ func (o *command) run(ctx context.Context, args []string) error {
 	if o.problems {
 		return o.listProblems(ctx, asked, args)
 	}
+	config, err := o.Config()
+	if err != nil {
+		return err
+	}
+	asker, err := reloaders.New(config)
+	if err != nil {
+		return err
+	}
 	var all []Description
 	var found []selection.Chosen
 	if len(targets) > 0 || len(objects) == 0 {
 		found, err = o.Workloads(o.Session, targets)
 	}
-	d := newDescriber(asked)
+	d := newDescriber(asked, asker)
 	for _, one := range found {
 		all = append(all, d.describe(ctx, one.Info.Mapping.GroupVersionKind.Kind, one.Workload))
 	}
@@ -150,7 +161,7 @@ func (o *command) listProblems(ctx context.Context, asked *observe.Cluster, args
 	if o.output.Name == "wide" {
 		return errors.New("-o wide shows all pods and --problems some: leave one out")
 	}
-	found, err := newDescriber(asked).problems(ctx, scope)
+	found, err := newDescriber(asked, nil).problems(ctx, scope)
 	if err != nil {
 		return err
 	}

@@ -150,6 +150,8 @@ type Pod struct {
 	State    versions.State `json:"state"`
 	NotAsked string         `json:"notAsked,omitempty"`
 	Volumes  []PodVolume    `json:"volumes"`
+	// Reloaders are containers that make the program read the files.
+	Reloaders []Reloader `json:"reloaders,omitempty"`
 	// Elsewhere are copies that Kubernetes' own volumes and variables have, which no node reports.
 	Elsewhere []PodSource `json:"elsewhere,omitempty"`
 }

@@ -78,7 +78,7 @@ func arrival(u Use) string {
 }
 
 func (p *page) pods(d Description) {
-	hasFiles := func(pod Pod) bool { return len(pod.Volumes)+len(pod.Elsewhere) > 0 }
+	hasFiles := func(pod Pod) bool { return len(pod.Volumes)+len(pod.Elsewhere)+len(pod.Reloaders) > 0 }
 	switch {
 	case len(d.Pods) == 0:
 		p.line(0, "Pods: none")
@@ -92,13 +92,22 @@ func (p *page) pods(d Description) {
 		counts[pod.State]++
 	}
 	p.line(0, "Pods: %s", tally(counts))
+	p.reloads(d.Pods)
 	shown, left := p.selected(d.Pods)
 	for _, pod := range shown {
 		p.pod(d, pod)
 	}
 	if left > 0 {
-		p.line(1, "and %d more that are not current: see -o wide", left)
+		p.line(1, "and %d more %s: see -o wide", left, notFine(d.Pods))
 	}
+}
+
+// notFine returns what is wrong with the pods that are shown.
+func notFine(pods []Pod) string {
+	if slices.ContainsFunc(pods, Pod.hasFailedReload) {
+		return "that are not current, or whose reload failed"
+	}
+	return "that are not current"
 }
 
 // selected returns the pods to show, the worst first, and how many there are beside those.
@@ -108,7 +117,7 @@ func (p *page) selected(pods []Pod) (shown []Pod, left int) {
 	}
 	for _, state := range slices.Backward(versions.States()) {
 		for _, pod := range pods {
-			if pod.State == state && state != versions.Current {
+			if pod.State == state && (state != versions.Current || pod.hasFailedReload()) {
 				shown = append(shown, pod)
 			}
 		}
@@ -129,6 +138,9 @@ func (p *page) pod(d Description, pod Pod) {
 	}
 	for _, v := range pod.Volumes {
 		p.podVolume(d.Namespace, v)
+	}
+	for _, r := range pod.Reloaders {
+		p.reloader(r)
 	}
 	if len(pod.Elsewhere) > 0 {
 		p.line(2, "variables and volumes of Kubernetes:")

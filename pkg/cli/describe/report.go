@@ -15,6 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/observe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/reloaders"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/nodes"
@@ -27,12 +28,13 @@ import (
 type describer struct {
 	*observe.Cluster
 
+	asker   *reloaders.Asker
 	answers map[string]nodes.Answer
 	events  map[string]events
 }
 
-func newDescriber(c *observe.Cluster) *describer {
-	return &describer{Cluster: c, answers: map[string]nodes.Answer{}, events: map[string]events{}}
+func newDescriber(c *observe.Cluster, asker *reloaders.Asker) *describer {
+	return &describer{Cluster: c, asker: asker, answers: map[string]nodes.Answer{}, events: map[string]events{}}
 }
 
 type report struct {
@@ -66,6 +68,7 @@ func (t *describer) describe(ctx context.Context, kind string, w selection.Workl
 	for _, object := range d.ask(ctx) {
 		d.Objects = append(d.Objects, objectOf(object, d.facts[object], d.Pods))
 	}
+	d.askReloaders(ctx)
 	d.compareCopies()
 	d.readEvents(ctx)
 	return d.Description

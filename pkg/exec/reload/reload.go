@@ -60,6 +60,8 @@ type Status struct {
 	// Content counts the contents that were seen, and Files is how many files the newest has.
 	Content int `json:"content"`
 	Files   int `json:"files"`
+	// ReadAt is when the files were last read: the reloader does not know what was written later.
+	ReadAt time.Time `json:"readAt,omitzero"`
 	// Loaded is the content that the program was seen to work with last; zero for none yet. The
 	// content at the start counts as loaded, unless it is a change.
 	Loaded int `json:"loaded"`
@@ -70,6 +72,9 @@ type Status struct {
 	Failed int `json:"failed,omitempty"`
 	// FailedSince is when the first content failed of those since the last success.
 	FailedSince time.Time `json:"failedSince,omitzero"`
+	// NextTry is when the content of Failure is tried again. It is in the past while that is tried,
+	// and zero while a newer content is tried.
+	NextTry time.Time `json:"nextTry,omitzero"`
 	// Successes and Failures count reloads.
 	Successes int `json:"successes"`
 	Failures  int `json:"failures"`
@@ -83,7 +88,9 @@ type Status struct {
 func (s Status) IsPending() bool { return s.Content != s.Loaded && s.Content != s.Failed }
 
 // succeeded ends what has failed.
-func (s *Status) succeeded() { s.Failure, s.Failed, s.FailedSince = "", 0, time.Time{} }
+func (s *Status) succeeded() {
+	s.Failure, s.Failed, s.FailedSince, s.NextTry = "", 0, time.Time{}, time.Time{}
+}
 
 // New returns a reloader that does nothing until it runs.
 func New(cfg Config) *Reloader { return &Reloader{cfg: cfg} }
@@ -102,6 +109,13 @@ func (r *Reloader) update(change func(*Status)) {
 	now := r.status
 	r.mu.Unlock()
 	r.cfg.Report(now)
+}
+
+// noteRead notes that the files have what they had. That is nothing to report.
+func (r *Reloader) noteRead(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.ReadAt = at
 }
 
 // Run works until the context ends.
@@ -133,13 +147,14 @@ func (r *Reloader) rest(ctx context.Context, wait time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// fail notes that the newest content does not work, or that it cannot be read.
-func (r *Reloader) fail(err error) {
+// fail notes that the newest content does not work, or that it cannot be read, and when it is tried
+// again.
+func (r *Reloader) fail(err error, pause time.Duration) {
 	r.update(func(s *Status) {
 		if s.Failure == "" {
 			s.FailedSince = time.Now()
 		}
-		s.Failure, s.Failed = err.Error(), s.Content
+		s.Failure, s.Failed, s.NextTry = err.Error(), s.Content, time.Now().Add(pause)
 		s.Failures++
 	})
 }
@@ -157,16 +172,19 @@ type work struct {
 // step reads the files once and, if the program is not seen to work with them, has it read them. It
 // returns when to try again; zero for when something changes.
 func (w *work) step(ctx context.Context) time.Duration {
+	began := time.Now()
 	content, err := w.cfg.Read(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return 0
 	case err != nil:
-		w.fail(err)
 		w.retries++
+		w.fail(err, w.pause())
 		return w.pause()
 	case content.Digest != w.last:
-		w.begin(content)
+		w.begin(content, began)
+	default:
+		w.noteRead(began)
 	}
 	if now := w.Status(); now.Content == now.Loaded {
 		if w.retries = 0; now.Failure != "" { // The files could not be read for a while.
@@ -179,12 +197,12 @@ func (w *work) step(ctx context.Context) time.Duration {
 
 // begin notes another content. An earlier failure stays in the status until a reload succeeds: it
 // is not known yet whether the program works with the new content.
-func (w *work) begin(c Content) {
+func (w *work) begin(c Content, readAt time.Time) {
 	isLoaded := w.last == "" && !w.cfg.AtStart
 	w.last, w.since, w.retries = c.Digest, time.Time{}, 0
 	w.update(func(s *Status) {
 		s.Content++
-		s.Files = c.Files
+		s.Files, s.ReadAt, s.NextTry = c.Files, readAt, time.Time{}
 		if isLoaded {
 			s.Loaded = s.Content
 		}
@@ -213,7 +231,7 @@ func (w *work) try(ctx context.Context) time.Duration {
 		return upPause
 	}
 	if w.retries++; w.retries > w.cfg.Retries || errors.Is(err, errUnverified) {
-		w.fail(err)
+		w.fail(err, w.pause())
 	}
 	return w.pause()
 }

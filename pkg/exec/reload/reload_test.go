@@ -294,3 +294,62 @@ func TestAnActionThatHangs(t *testing.T) {
 		p.wantFailure("no answer in time")
 	})
 }
+
+// TestReadAt is when the files were read last, also where nothing has changed: what was written later is not in use.
+func TestReadAt(t *testing.T) {
+	t.Parallel()
+	inPod(t, reload.Config{Retries: 0}, func(p *pod) {
+		want := func(what string, at time.Time) {
+			t.Helper()
+			synctest.Wait()
+			if got := p.r.Status().ReadAt; !got.Equal(at) {
+				t.Errorf("%s: the files were read %s ago, want %s", what, time.Since(got), time.Since(at))
+			}
+		}
+		want("the start", p.start)
+		pass(time.Second)
+		p.touch()
+		want("nothing has changed", time.Now())
+		p.set(func() { p.unread = errors.New("no right") })
+		read := time.Now()
+		pass(time.Second)
+		p.touch()
+		want("they cannot be read", read)
+	})
+}
+
+// TestNextTry is when a content that failed is tried again. A newer content is tried at once.
+func TestNextTry(t *testing.T) {
+	t.Parallel()
+	inPod(t, reload.Config{Retries: 1}, func(p *pod) {
+		wantIn := func(what string, want time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			got := p.r.Status().NextTry
+			if want == 0 && !got.IsZero() || want > 0 && !got.Equal(time.Now().Add(want)) {
+				t.Errorf("%s: the next try is in %s, want %s", what, time.Until(got), want)
+			}
+		}
+		wantIn("nothing failed", 0)
+		p.set(func() { p.act = errors.New("refused") })
+		p.edit("2")
+		wantIn("a retry is no failure yet", 0)
+		pass(500 * time.Millisecond)
+		wantIn("it failed", time.Second)
+		pass(time.Second)
+		wantIn("it failed again", 2*time.Second)
+		p.set(func() { p.takes = time.Second })
+		p.edit("3")
+		wantIn("a newer content is tried", 0)
+		p.set(func() { p.act, p.takes = nil, 0 })
+		pass(2 * time.Second)
+		p.wantFailure("")
+		wantIn("it works", 0)
+		p.set(func() { p.unread = errors.New("no right") })
+		p.touch()
+		wantIn("it cannot be read", 500*time.Millisecond)
+		p.set(func() { p.unread = nil })
+		pass(500 * time.Millisecond)
+		wantIn("it can be read again", 0)
+	})
+}
