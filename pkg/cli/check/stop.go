@@ -3,8 +3,7 @@ package check
 import (
 	"path"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/signals"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
@@ -31,7 +30,7 @@ func (r *podSpec) stopSignal(at manifest.Path, container map[string]any) {
 	name := strings.TrimPrefix(strings.ToUpper(text), "SIG")
 	given, hasFlag := flags["stop-signal"]
 	switch {
-	case !hasFlag && wanted != unix.SIGTERM:
+	case !hasFlag && wanted != syscall.SIGTERM:
 		r.warning(at, "liveconfig-exec does not see this field, and ends the program by SIGTERM: add --stop-signal=%s "+
 			"to its flags", name)
 	case hasFlag && signals.Parse(given) != wanted:

@@ -21,3 +21,12 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesOfLinux(t *testing.T) {
+	t.Parallel()
+	for want := unix.SIGHUP; want <= unix.SIGSYS; want++ {
+		if got := signals.Parse(unix.SignalName(want)); got != want {
+			t.Errorf("signal of %s = %d, want %d", unix.SignalName(want), got, want)
+		}
+	}
+}
