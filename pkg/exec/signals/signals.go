@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// numbered are the names of Linux' signals from 1 on: containers run there, also if whoever checks
-// their pods does not.
+// numbered are the names of Linux' signals from 1 on. Containers run there, also where their pods
+// are checked on another system.
 const numbered = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP TTIN " +
 	"TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS"
 
