@@ -3,6 +3,7 @@ package cli_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,18 +15,28 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 )
 
-// commandsWithFiles are fewer than there are: a walk that finds less has missed some.
-const commandsWithFiles = 13
+// These are no more than there are: a walk that finds fewer has missed some.
+const (
+	commandsWithFiles     = 13
+	commandsWithKustomize = 2
+)
 
-// TestNoFlagCanFetch: every flag that names manifests refuses URLs when it is set, and no flag names a kustomization, which can
-// name a URL itself.
+// TestNoFlagCanFetch: every flag that names manifests or a kustomization refuses URLs when it is set. Tests of the kustomizer
+// show that it refuses those in a kustomization.
 func TestNoFlagCanFetch(t *testing.T) {
 	t.Parallel()
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	found := 0
+	found, rendering := 0, 0
 	for _, c := range commandsOf(cli.New(streams)) {
-		if kustomize := c.Flags().Lookup("kustomize"); kustomize != nil || c.Flags().ShorthandLookup("k") != nil {
-			t.Errorf("%s has a flag for a kustomization, which can make it fetch URLs", c.CommandPath())
+		kustomize := c.Flags().Lookup("kustomize")
+		if kustomize != c.Flags().ShorthandLookup("k") {
+			t.Errorf("%s: --kustomize and -k are different flags", c.CommandPath())
+		}
+		if kustomize != nil {
+			rendering++
+			if _, ok := kustomize.Value.(*selection.Kustomization); !ok {
+				t.Errorf("%s: --kustomize is a %T, want one that refuses URLs", c.CommandPath(), kustomize.Value)
+			}
 		}
 		long, short := c.Flags().Lookup("filename"), c.Flags().ShorthandLookup("f")
 		if long != short {
@@ -42,9 +53,12 @@ func TestNoFlagCanFetch(t *testing.T) {
 	if found < commandsWithFiles {
 		t.Errorf("%d commands have --filename, want %d or more", found, commandsWithFiles)
 	}
+	if rendering < commandsWithKustomize {
+		t.Errorf("%d commands have --kustomize, want %d or more", rendering, commandsWithKustomize)
+	}
 }
 
-// TestNoCommandFetches has each command with -f get a URL: no request is sent, and the error prints what to type.
+// TestNoCommandFetches has each command with -f or -k get a URL: no request is sent, and the error prints what to type.
 func TestNoCommandFetches(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
@@ -75,6 +89,15 @@ func TestNoCommandFetches(t *testing.T) {
 					t.Errorf("%s -f %s = %d, %s, want an error with %s", c.CommandPath(), url, code, stderr, want)
 				}
 			}
+		}
+		if c.Flags().Lookup("kustomize") == nil {
+			continue
+		}
+		streams, _, _, stderr := genericiooptions.NewTestIOStreams()
+		code := cli.Run(t.Context(), streams, append(slices.Clone(words), "-k", server.URL+"/web")...)
+		want := "`kubectl kustomize '" + server.URL + "/web' | " + c.CommandPath() + " -f -`"
+		if code == 0 || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s -k URL = %d, %s, want an error with %s", c.CommandPath(), code, stderr, want)
 		}
 	}
 	if n := requests.Load(); n > 0 {

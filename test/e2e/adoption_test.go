@@ -45,9 +45,7 @@ func TestAdoption(t *testing.T) {
 	live := s.awaitRound(t, namespace)
 	wantOurs(t, live, map[string]bool{"vault/identity": false})
 	for name, want := range before {
-		if diff := cmp.Diff(want.files, live[name].files); diff != "" {
-			t.Errorf("files of %s (-in-tree +live):\n%s", name, diff)
-		}
+		wantSameTree(t, name, want, live[name])
 	}
 
 	s.putConfigMap(t, namespace, "rules-a", map[string]string{"a.yaml": "groups: [new]"})
@@ -66,11 +64,15 @@ func TestAdoption(t *testing.T) {
 	wantOurs(t, s.awaitRound(t, namespace), nil)
 }
 
-// chartVolume is a volume of a pod with its files.
+// chartVolume is a volume of a pod with its files, directories and links.
 type chartVolume struct {
-	isOurs bool
-	dir    string
-	files  map[string]string
+	isOurs, isConfigMap bool
+	// inPlace is whether files are rewritten, so that the volume has no links.
+	inPlace bool
+	dir     string
+	// mode is that of the volume itself, entries are what entriesOf returns.
+	mode    fs.FileMode
+	entries map[string]string
 }
 
 // awaitConversion waits until the API server applies the policy in the namespace.
@@ -106,7 +108,7 @@ func (s *site) awaitRound(t *testing.T, namespace string) map[string]chartVolume
 		for _, v := range pod.Spec.Volumes {
 			dir := s.chartVolumeDir(&pod, v)
 			if dir != "" && !strings.HasPrefix(v.Name, "kube-api-access-") {
-				found[pod.Labels["app"]+"/"+v.Name] = chartVolume{isOurs: v.CSI != nil, dir: dir, files: filesOf(t, dir)}
+				found[pod.Labels["app"]+"/"+v.Name] = chartVolumeOf(t, v, dir)
 			}
 		}
 	}
@@ -132,33 +134,110 @@ func (s *site) chartVolumeDir(pod *corev1.Pod, v corev1.Volume) string {
 	}
 }
 
-// filesOf returns mode, owner and content of each file of a volume. Tokens differ from pod to pod.
-func filesOf(t *testing.T, dir string) map[string]string {
+func chartVolumeOf(t *testing.T, v corev1.Volume, dir string) chartVolume {
+	t.Helper()
+	info, err := os.Stat(dir)
+	expect.NoError(t, err)
+	return chartVolume{
+		isOurs:      v.CSI != nil,
+		isConfigMap: v.ConfigMap != nil,
+		inPlace:     v.CSI != nil && v.CSI.VolumeAttributes[api.KeyUpdatePolicy] == string(api.UpdateInPlace),
+		dir:         dir, mode: info.Mode(), entries: entriesOf(t, dir),
+	}
+}
+
+// generationName stands for the directory that ..data points to: its name has the time.
+const generationName = "..GENERATION"
+
+// entriesOf returns mode and owner of each file, directory and link of a volume, with the content of files and the targets of
+// links; of the volume itself, whose path is ".", the owner alone. Tokens differ from pod to pod.
+func entriesOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	generation, err := os.Readlink(filepath.Join(dir, "..data"))
 	if !errors.Is(err, fs.ErrNotExist) { // A volume that is rewritten in place has none.
 		expect.NoError(t, err)
 	}
-	root := filepath.Join(dir, generation)
+	normal := func(path string) string {
+		if rest, isBelow := strings.CutPrefix(path, generation); isBelow && generation != "" {
+			return generationName + rest
+		}
+		return path
+	}
 	found := map[string]string{}
-	expect.NoError(t, filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+	expect.NoError(t, filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
 			return err
 		}
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
-		data, err := os.ReadFile(file)
-		if d.Name() == "token" {
-			data = []byte("a token")
+		stat := info.Sys().(*syscall.Stat_t)
+		owner := fmt.Sprintf("%d:%d", stat.Uid, stat.Gid)
+		if file == dir {
+			found["."] = owner
+			return nil
 		}
-		owner := info.Sys().(*syscall.Stat_t)
-		path := strings.TrimPrefix(file, root+"/")
-		found[path] = fmt.Sprintf("%s %d:%d %q", info.Mode(), owner.Uid, owner.Gid, data)
+		content, err := entryContent(file, info)
+		found[normal(strings.TrimPrefix(file, dir+"/"))] = fmt.Sprintf("%s %s %s", info.Mode(), owner, normal(content))
 		return err
 	}))
 	return found
+}
+
+// entryContent returns the quoted content of a file, or the target of a link.
+func entryContent(file string, info fs.FileInfo) (string, error) {
+	switch {
+	case info.IsDir():
+		return "", nil
+	case info.Mode().Type() == fs.ModeSymlink:
+		return os.Readlink(file)
+	case info.Name() == "token":
+		return "a token", nil
+	}
+	data, err := os.ReadFile(file)
+	return fmt.Sprintf("%q", data), err
+}
+
+// wantSameTree compares all that a volume has in-tree with the live volume. Nothing differs but what docs/attributes.md says: the
+// mode of the root; and the files of a volume that is rewritten in place are where Kubernetes' volume has links.
+func wantSameTree(t *testing.T, name string, inTree, live chartVolume) {
+	t.Helper()
+	want := inTree.entries
+	if link := want["..data"]; !strings.HasSuffix(link, " "+generationName) {
+		t.Errorf("%s has ..data %q in-tree, want a link to its generation", name, link)
+	}
+	if live.inPlace {
+		want = withoutLinks(want)
+	}
+	if diff := cmp.Diff(want, live.entries); diff != "" {
+		t.Errorf("entries of %s (-in-tree +live):\n%s", name, diff)
+	}
+	const permissions, inTreePermissions, livePermissions = fs.ModeSticky | fs.ModePerm, 0o777, 0o755
+	wantInTree, wantLive := fs.FileMode(inTreePermissions), fs.FileMode(livePermissions)
+	if !inTree.isConfigMap {
+		wantInTree |= fs.ModeSticky
+	}
+	if !live.isOurs {
+		wantLive = wantInTree
+	}
+	if got := inTree.mode & permissions; got != wantInTree {
+		t.Errorf("root of %s has mode %s in-tree, want %s", name, inTree.mode, wantInTree)
+	}
+	if want := inTree.mode&^permissions | wantLive; live.mode != want {
+		t.Errorf("root of %s has mode %s, want %s", name, live.mode, want)
+	}
+}
+
+// withoutLinks returns the entries as they are without the layout of links.
+func withoutLinks(entries map[string]string) map[string]string {
+	plain := map[string]string{".": entries["."]}
+	for path, entry := range entries {
+		if below, isBelow := strings.CutPrefix(path, generationName+"/"); isBelow {
+			plain[below] = entry
+		}
+	}
+	return plain
 }
 
 // wantOurs checks which volumes are ours: all but those that are named, or none.

@@ -5,6 +5,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,10 +31,11 @@ import (
 type command struct {
 	*session.Session
 
-	input  manifest.Input
-	driver string
-	names  string
-	output printing.Format
+	input         manifest.Input
+	kustomization string
+	driver        string
+	names         string
+	output        printing.Format
 }
 
 // The values of --names.
@@ -46,7 +48,7 @@ const (
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
-		Use:   "check -f FILE",
+		Use:   "check (-f FILE | -k DIR)",
 		Short: "Find mistakes in volumes of manifests, without a cluster",
 		Long: "Reads every volume of liveconfig in manifests, of whatever kind, as the driver would, and prints all " +
 			"mistakes with their\n" +
@@ -57,17 +59,28 @@ func New(s *session.Session) *cobra.Command {
 			"objects hold is not looked at: see preview. The exit code is 1 if there are mistakes.\n\n" +
 			"A warning names sources that kustomize seems to have renamed. With --names, a source that is not optional " +
 			"and does\n" +
-			"not exist is a mistake, and so is a labelSelector that no object matches.",
+			"not exist is a mistake, and so is a labelSelector that no object matches.\n\n" +
+			"With -k, the manifests are what kustomize renders of a directory, with the lines that `kubectl kustomize` " +
+			"prints, and\n" +
+			"--names is manifests unless you set it. Nothing is fetched: remote bases, helmCharts and plugins are refused.",
 		Example: "  kubectl liveconfig check -f web.yaml\n" +
-			"  kubectl kustomize . | kubectl liveconfig check -f - --names=cluster\n" +
+			"  kubectl liveconfig check -k overlays/shop\n" +
+			"  kubectl liveconfig check -k overlays/shop --names=cluster\n" +
 			"  kubectl liveconfig check -R -f manifests -o json",
 		Args: selection.FilesOnly,
-		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.kustomization != "" && !c.Flags().Changed("names") {
+				o.names = inManifests // A kustomization stands for itself, unlike a file.
+			}
+			return o.run(c.Context())
+		},
 	}
 	selection.AddManifestFlags(c, &o.input)
+	selection.AddKustomizeFlag(c, &o.kustomization)
 	selection.AddDriverFlag(c, &o.driver)
 	c.Flags().StringVar(&o.names, "names", "",
-		"find names of objects that are not among the manifests (manifests), or neither there nor in the cluster (cluster)")
+		"find names of objects that are not among the manifests (manifests), or neither there nor in the cluster (cluster); "+
+			"manifests by default with -k")
 	printing.Complete(c, "names", inManifests, inCluster)
 	o.output.AddFlag(c, "json; lines by default", "json")
 	return c
@@ -77,7 +90,7 @@ func (o *command) run(ctx context.Context) error {
 	if !slices.Contains([]string{"", inManifests, inCluster}, o.names) {
 		return fmt.Errorf("--names %q is not %s or %s", o.names, inManifests, inCluster)
 	}
-	files, err := selection.ReadManifests(o.Session, o.input)
+	files, err := selection.ReadRendered(o.Session, o.input, o.kustomization, "kubectl liveconfig check")
 	if err != nil {
 		return err
 	}
@@ -153,7 +166,7 @@ func (o *command) verdict(c Checker) error {
 	case checked == Checked{} && c.InTree > 0:
 		o.Remark("nothing was checked: the manifests have no volume of %s, and %s of Kubernetes' own types that "+
 			"`kubectl liveconfig convert -f %s` converts",
-			o.driver, printing.Counted(c.InTree, "volume"), strings.Join(o.input.Names, " -f "))
+			o.driver, printing.Counted(c.InTree, "volume"), cmp.Or(strings.Join(o.input.Names, " -f "), "FILE"))
 		return nil
 	case checked == Checked{}:
 		o.Remark("nothing was checked: the manifests have no volume of %s; use --driver-name if the driver has another name",

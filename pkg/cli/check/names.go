@@ -107,19 +107,22 @@ func (c *Checker) judgeName(s source, known answers) {
 	if _, isGiven := c.given[s.ref]; isGiven {
 		return
 	}
-	if renamed := c.renamed(s); renamed != "" {
-		s.warning(s.at, "%s is not among the manifests, which have %s: kustomize renames objects, and names in "+
-			"volumeAttributes only with deploy/kustomize/names.yaml", s.ref.Local(), renamed)
-		return
+	renamed := ""
+	if name := c.renamed(s); name != "" {
+		renamed = fmt.Sprintf(", which have %s: kustomize renames objects, and names in volumeAttributes only with "+
+			"deploy/kustomize/names.yaml", name)
 	}
-	if known.search == nil {
-		return
+	var found answer
+	if known.search != nil {
+		found = known.exists(s.ref)
 	}
-	switch found := known.exists(s.ref); {
-	case found.err != nil:
+	switch {
+	case found.err != nil && renamed == "":
 		s.warning(s.at, "%s is not among the manifests, and whether it is in the cluster is not known: %v", s.ref, found.err)
-	case !found.found:
-		s.mistake(s.at, "%s is not %s", s.ref, known.search.Where)
+	case known.search != nil && found.err == nil && !found.found:
+		s.mistake(s.at, "%s is not %s%s", s.ref, known.search.Where, renamed)
+	case renamed != "":
+		s.warning(s.at, "%s is not among the manifests%s", s.ref.Local(), renamed)
 	}
 }
 

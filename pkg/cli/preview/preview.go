@@ -27,14 +27,15 @@ import (
 type command struct {
 	*session.Session
 
-	input       manifest.Input
-	selector    string
-	fromCluster bool
-	names       []string
-	driver      string
-	output      string
-	diff        bool
-	showSecrets bool
+	input         manifest.Input
+	kustomization string
+	selector      string
+	fromCluster   bool
+	names         []string
+	driver        string
+	output        string
+	diff          bool
+	showSecrets   bool
 
 	// given is what the files have.
 	given Set
@@ -57,7 +58,7 @@ const (
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s, remarked: map[string]bool{}}
 	c := &cobra.Command{
-		Use:         "preview [TYPE/NAME...] [-f FILE]",
+		Use:         "preview [TYPE/NAME...] [-f FILE] [-k DIR]",
 		Annotations: session.Kinds("deployment", "statefulset", "daemonset", "pod", "job", "cronjob", "replicaset"),
 		Short:       "Show which files volumes would hold",
 		Long: "Shows the files that each volume of a pod or pod template would hold, by the code that the driver has: " +
@@ -74,6 +75,7 @@ func New(s *session.Session) *cobra.Command {
 			"has found, 2 is an error.",
 		Example: "  kubectl liveconfig preview -f deployment.yaml -f configmap.yaml\n" +
 			"  kubectl liveconfig preview -f deployment.yaml --from-cluster -o files\n" +
+			"  kubectl liveconfig preview -k overlays/shop\n" +
 			"  kubectl liveconfig preview deployment/web\n" +
 			"  kubectl liveconfig preview deployment/web -f configmap.yaml --diff",
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
@@ -82,6 +84,7 @@ func New(s *session.Session) *cobra.Command {
 		return &session.Exit{Code: exitPreviewError, Err: fmt.Errorf("%w: see %s --help", err, c.CommandPath())}
 	})
 	selection.AddManifestFlags(c, &o.input)
+	selection.AddKustomizeFlag(c, &o.kustomization)
 	selection.AddDriverFlag(c, &o.driver)
 	flags := c.Flags()
 	flags.StringVarP(&o.selector, "selector", "l", "", "labels that select objects of a named type, such as app=web")
@@ -111,8 +114,8 @@ func (o *command) preview(ctx context.Context, args []string) error {
 		return errors.New("--diff compares, and --output writes: use one of them")
 	case len(args) == 0 && o.selector != "":
 		return errors.New("--selector selects objects of the cluster: name a type, such as deployments")
-	case len(args) == 0 && len(o.input.Names) == 0:
-		return errors.New("name an object, such as deployment/web, or use --filename FILE")
+	case len(args) == 0 && !o.hasFiles():
+		return errors.New("name an object, such as deployment/web, or use --filename FILE or --kustomize DIR")
 	}
 	pods, err := o.pods(args)
 	if err != nil {
@@ -151,11 +154,13 @@ func (o *command) pods(args []string) ([]Pod, error) {
 	return pods, nil
 }
 
+func (o *command) hasFiles() bool { return len(o.input.Names) > 0 || o.kustomization != "" }
+
 func (o *command) readFiles() error {
-	if len(o.input.Names) == 0 {
+	if !o.hasFiles() {
 		return nil
 	}
-	files, err := selection.ReadManifests(o.Session, o.input)
+	files, err := selection.ReadRendered(o.Session, o.input, o.kustomization, "kubectl liveconfig preview")
 	if err != nil {
 		return err
 	}
