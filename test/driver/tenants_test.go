@@ -17,7 +17,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
-	"github.com/liveconfig-csi/liveconfig/test/kit/memcg"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -97,28 +96,12 @@ func TestAStormOfTenants(t *testing.T) {
 // through the front.
 func newStorm(t *testing.T) (*fixture.Fixture, *network.Front) {
 	t.Helper()
-	const usual = 512 << 20
+	launcher := environment.Contained(t, environment.ChartMemory(t, environment.DriverContainer))
 	b := fixture.NewBare(t)
 	front := network.NewFront(t, b.Cluster)
 	args := []string{"--http-endpoint=" + b.HTTP}
-	var launcher []string
-	group, err := memcg.New("liveconfig-"+b.Namespace, usual)
-	switch {
-	case errors.Is(err, memcg.ErrForbidden):
-		t.Logf("the driver runs in no container: %v", err)
+	if launcher == nil {
 		args = append(args, "--volume-memory=350Mi")
-	case err != nil:
-		t.Fatal(err)
-	default:
-		launcher = group.Launcher()
-		t.Cleanup(func() {
-			if kills, err := group.Kills(); kills != 0 || err != nil {
-				t.Errorf("the kernel has killed %d processes (%v), want none", kills, err)
-			}
-			if err := group.Remove(); err != nil {
-				t.Errorf("remove the control group: %v", err)
-			}
-		})
 	}
 	b.Use(environment.NodeLaunchedThrough(t, front, launcher, args...))
 	return b, front

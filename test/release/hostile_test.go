@@ -54,9 +54,10 @@ const (
 
 // TestHostileCopies delay no update of a bystander, and the driver stays healthy: the volumes of
 // another namespace have hundreds of released sources, and the annotations of their copies are as
-// long as they may be, with as many partners as there may be.
+// long as they may be, with as many partners as there may be. The driver has the memory of its
+// container.
 func TestHostileCopies(t *testing.T) {
-	bystander, hostile := kit.New(t), kit.NewBare(t)
+	bystander, hostile := newContained(t), kit.NewBare(t)
 	hostile.Use(bystander.Node)
 	hostile.AllowSecrets("default")
 	bystander.CreateConfigMap("web", map[string]string{"a": "0"})
@@ -87,6 +88,20 @@ func TestHostileCopies(t *testing.T) {
 	if longest := delays[len(delays)-1]; longest > time.Second {
 		t.Errorf("a bystander's update takes %v, want less than a second", longest)
 	}
+}
+
+// newContained returns a fixture whose driver has the memory that the chart gives it.
+func newContained(t *testing.T) *kit.Fixture {
+	t.Helper()
+	launcher := environment.Contained(t, environment.ChartMemory(t, environment.DriverContainer))
+	b := kit.NewBare(t)
+	args := []string{"--http-endpoint=" + b.HTTP}
+	if launcher == nil {
+		args = append(args, "--volume-memory=350Mi")
+	}
+	b.Use(environment.NodeLaunched(t, launcher, args...))
+	b.AllowSecrets("default")
+	return b
 }
 
 func hostileName(i int) string { return fmt.Sprint("object-", i) }

@@ -6,11 +6,11 @@ import (
 	crand "crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"maps"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,11 +21,10 @@ import (
 	releases "github.com/liveconfig-csi/liveconfig/pkg/release/controller"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
-	"github.com/liveconfig-csi/liveconfig/test/kit/memcg"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
-// controllerMemory is what the controller has, with the processes that it starts.
+// controllerMemory is what the controller has, with the processes that it starts. The chart gives it more.
 const controllerMemory = 128 << 20
 
 // TestInvalidEdits: none of many edits that break a rule reaches a pod, and the controller takes no more memory than its
@@ -115,21 +114,14 @@ validate:
 // limit runs the controller in a small container, unless this user may not make one.
 func (s *site) limit() {
 	s.T.Helper()
-	group, err := memcg.New("liveconfig-"+s.Namespace, controllerMemory)
-	if errors.Is(err, memcg.ErrForbidden) {
-		s.T.Logf("the controller runs in no small container: %v", err)
+	limit := min(controllerMemory, environment.ChartMemory(s.T, environment.ControllerContainer))
+	launcher := environment.Contained(s.T, limit)
+	if launcher == nil {
 		return
 	}
-	expect.NoError(s.T, err)
-	launcher := append(group.Launcher(), s.binary)
-	s.binary, s.before = launcher[0], launcher[1:]
-	s.T.Cleanup(func() {
-		s.stop()
-		if kills, err := group.Kills(); err != nil || kills > 0 {
-			s.T.Errorf("the kernel has killed %d processes of the controller's container, %v", kills, err)
-		}
-		expect.NoError(s.T, group.Remove())
-	})
+	s.before = slices.Concat(launcher[1:], []string{s.binary})
+	s.binary = launcher[0]
+	s.T.Cleanup(s.stop)
 }
 
 // wantRefusal waits until the controller has refused what a ConfigMap has now.

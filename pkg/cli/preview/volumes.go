@@ -208,16 +208,17 @@ func (b *builder) selected(spec api.Spec) (treebuilder.Selected, error) {
 			if err != nil {
 				return nil, fmt.Errorf("read %s: %w", selection, err)
 			}
+			var objects []treebuilder.Object
 			for _, m := range members {
 				content, exists, err := b.objects(m.Ref)
 				if err != nil {
 					return nil, fmt.Errorf("read %s: %w", m.Ref, err)
 				}
 				if exists {
-					folder := m.Annotations[src.Selection.FolderAnnotation]
-					found[i] = append(found[i], treebuilder.Object{Content: content, Created: m.Created, Folder: folder})
+					objects = append(objects, treebuilder.Object{Content: content, Created: m.Created, Annotations: m.Annotations})
 				}
 			}
+			found[i] = append(found[i], objects)
 		}
 	}
 	return found, nil

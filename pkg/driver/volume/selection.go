@@ -77,10 +77,15 @@ func (c *selected) add(l look, rs releases, s seen) error {
 }
 
 // addMembers adds the members, and returns what stands for their contents: a version that differs
-// if one of them does. The contents of released members are for the status.
+// if one of them does. The contents of released members are for the status. Nothing is made for a
+// volume that has too much already.
 func (c *selected) addMembers(l look, rs releases, s seen) api.Content {
 	all := api.Content{Ref: s.key.Ref.Selecting(s.key.Selector)}
+	if c.isTooMuch() {
+		return all
+	}
 	var shown []api.Content
+	var objects []treebuilder.Object
 	for _, m := range s.now.Members {
 		if !l.isLive && !m.Gone.IsZero() {
 			continue // A new volume has no files of it.
@@ -101,9 +106,9 @@ func (c *selected) addMembers(l look, rs releases, s seen) api.Content {
 			version = asShown(rs, m.Content, content)
 		}
 		shown = append(shown, version)
-		m.Content = content
-		c.addObject(l.spec.Sources, s.key, m)
+		objects = append(objects, treebuilder.Object{Content: content, Created: m.Created, Annotations: m.Annotations})
 	}
+	c.addObjects(l.spec.Sources, s.key, objects)
 	all.ResourceVersion = api.VersionOfAll(shown)
 	return all
 }
@@ -117,23 +122,27 @@ func asShown(rs releases, now, content api.Content) api.Content {
 	return content
 }
 
-// addObject adds a member to each source that has it.
-func (c *selected) addObject(sources []api.Source, key source.Key, m source.Member) {
+// addObjects adds the members of one selection to each source that has them: the same list to all.
+func (c *selected) addObjects(sources []api.Source, key source.Key, objects []treebuilder.Object) {
 	if c.objects == nil {
 		c.objects = treebuilder.Selected{}
 	}
 	for i, src := range sources {
 		if isOf(src, key) {
-			folder := m.Annotations[src.Selection.FolderAnnotation]
-			c.objects[i] = append(c.objects[i], treebuilder.Object{Content: m.Content, Created: m.Created, Folder: folder})
+			c.objects[i] = append(c.objects[i], objects)
 		}
 	}
+}
+
+// isTooMuch reports whether the volume has more than a volume can have.
+func (c *selected) isTooMuch() bool {
+	return c.count > source.MaxSelected || c.bytes > source.MaxSelectedBytes
 }
 
 // prepare plans the files, unless the volume would have too much. It adds what stands for the
 // selections to the contents.
 func (c *selected) prepare(spec api.Spec, group *int, contents map[api.Ref]api.Content) (treebuilder.Plan, error) {
-	if c.count > source.MaxSelected || c.bytes > source.MaxSelectedBytes {
+	if c.isTooMuch() {
 		return treebuilder.Plan{}, &source.TooMuchError{Objects: c.count, Bytes: c.bytes}
 	}
 	plan, err := treebuilder.PrepareSelected(spec, group, contents, c.objects)

@@ -23,9 +23,11 @@ func checkKeys(spec api.Spec, contents map[api.Ref]api.Content, selected Selecte
 			keys += len(contents[src.Ref].Data)
 		}
 	}
-	for _, objects := range selected {
-		for _, o := range objects {
-			keys += len(o.Content.Data)
+	for _, lists := range selected {
+		for _, objects := range lists {
+			for _, o := range objects {
+				keys += len(o.Content.Data)
+			}
 		}
 	}
 	if keys <= MostKeys {

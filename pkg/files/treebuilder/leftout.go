@@ -18,7 +18,7 @@ func (d *draft) isFree(src api.Source, key, path string) bool {
 	if key != "" {
 		what = "key " + shown(key)
 	}
-	d.leftOut = append(d.leftOut, fmt.Sprintf("%s of %s %s/%s at path %s", what, src.Ref.Kind.Resource(),
+	d.leftOut.add(fmt.Sprintf("%s of %s %s/%s at path %s", what, src.Ref.Kind.Resource(),
 		src.Ref.Namespace, src.Ref.Name, shown(path)))
 	return false
 }
@@ -26,7 +26,7 @@ func (d *draft) isFree(src api.Source, key, path string) bool {
 // LeftOut returns the keys that have no file because their places belong to mount points, sorted.
 // After 20 of them a last text counts the rest. The list is the caller's.
 func (p Plan) LeftOut() []string {
-	return bounded(p.leftOut)
+	return p.leftOut.list()
 }
 
 // mountPoints returns the mount points of a spec, sorted: those that it always has, and those for

@@ -30,7 +30,7 @@ func TestPrepareBoundsItsKeys(t *testing.T) { // Not parallel: whatever else is 
 	selected := func(sources int) treebuilder.Selected {
 		all := treebuilder.Selected{}
 		for i := range sources {
-			all[i] = []treebuilder.Object{{Content: object}}
+			all[i] = [][]treebuilder.Object{{{Content: object}}}
 		}
 		return all
 	}
@@ -98,6 +98,59 @@ func TestPrepareBoundsTheTextsWithValues(t *testing.T) {
 			t.Errorf("with %d files Prepare = %v, want %q", count, err, want)
 		}
 	}
+}
+
+// TestPrepareBoundsThePathsOfSelectedFiles: a few bytes of text can make thousands of bytes of paths, directories or messages for
+// each key of many objects.
+func TestPrepareBoundsThePathsOfSelectedFiles(t *testing.T) { // Not parallel: whatever else is in memory would be counted.
+	const objects, keys = 1000, 260
+	all := make([]treebuilder.Object, objects)
+	for i := range all {
+		all[i].Content = api.Content{Ref: api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("object-", i)}, Data: map[string][]byte{}}
+		for j := range keys {
+			all[i].Content.Data[fmt.Sprint("key-", j)] = nil
+		}
+	}
+	const unsaid = "and more than 980 more"
+	for name, test := range map[string]struct {
+		path       string
+		collisions string // The last of them.
+		want       string // What the error contains; empty for success.
+	}{
+		"long paths":  {strings.Repeat(strings.Repeat("x", 200)+"/", 15) + "$(name)/$(key)", "", "have more than 16 MiB together: use shorter paths, or"},
+		"deep paths":  {strings.Repeat("x/$(name)$(key)/", 12) + "y", "", "have more than 16 MiB together"},
+		"directories": {"$(name)/$(key)/x/y", "", "need more than 131072 directories: use shorter paths, or more volumes"},
+		"one path":    {strings.Repeat("x", 40), unsaid, ""},
+		"no path":     {strings.Repeat("$(key)", 50), unsaid, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec, err := api.Parse(map[string]string{"sources": "- configMap: {labelSelector: {}, path: " + test.path + "}"}, "default")
+			expect.NoError(t, err)
+			var plan treebuilder.Plan
+			grown := heap(func() { plan, err = treebuilder.PrepareSelected(spec, nil, nil, treebuilder.Selected{0: {all}}) })
+			if got := fmt.Sprint(err); (err != nil) != (test.want != "") || !strings.Contains(got, test.want) && err != nil {
+				t.Errorf("PrepareSelected = %.300v, want an error with %q", err, test.want)
+			}
+			if got := plan.Collisions(); err == nil && got[len(got)-1] != test.collisions {
+				t.Errorf("the last of the collisions is %q, want %q", got[len(got)-1], test.collisions)
+			}
+			if grown > 4<<20 {
+				t.Errorf("what is left of it has %d KiB, want little", grown>>10)
+			}
+			runtime.KeepAlive(plan)
+		})
+	}
+}
+
+// heap returns how many bytes are on the heap afterwards that were not before.
+func heap(f func()) int64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
 }
 
 func allocated(f func()) uint64 {

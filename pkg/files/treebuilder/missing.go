@@ -101,8 +101,7 @@ func fieldOf(kind api.Kind) string {
 // shown is a key as a message repeats it. An item may name anything: what could be taken for a part
 // of the message, or would fill it, is quoted and cut.
 func shown(key string) string {
-	readable := len(strconv.Quote(key)) == len(key)+len(`""`) && !strings.ContainsAny(key, " []:;,")
-	if readable && len(key) <= longestKey {
+	if len(key) <= longestKey && len(strconv.Quote(key)) == len(key)+len(`""`) && !strings.ContainsAny(key, " []:;,") {
 		return key
 	}
 	return strconv.Quote(api.Shorten(key))

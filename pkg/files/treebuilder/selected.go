@@ -17,12 +17,26 @@ type Object struct {
 	Content api.Content
 	// Created decides which object has a path that several ask for.
 	Created time.Time
-	// Folder goes before the paths of the object's files; empty for none.
-	Folder string
+	// Annotations are those that can be folders: see [api.Selection.FolderAnnotation].
+	Annotations map[string]string
 }
 
-// Selected are the objects of selections, each by the index of its source in the Spec.
-type Selected map[int][]Object
+// Selected are the objects of selections, by the index of the source in the Spec. A source has one
+// list for each of its ranges. Sources can have the same lists: a few bytes of text can name a
+// thousand objects hundreds of times.
+type Selected map[int][][]Object
+
+// isEmpty reports whether a source has no object.
+func (s Selected) isEmpty(source int) bool {
+	return !slices.ContainsFunc(s[source], func(objects []Object) bool { return len(objects) > 0 })
+}
+
+// The limits of what is made of the keys of selected objects before any memory is charged: bytes of
+// all paths, and directories. A few bytes of text can make thousands of them for each key.
+const (
+	mostPathBytes   = 16 << 20
+	mostDirectories = 1 << 17
+)
 
 // selectedFile is a file that a selected object asks for.
 type selectedFile struct {
@@ -42,7 +56,7 @@ func (f selectedFile) String() string {
 // source has it.
 func (d *draft) addSelected(spec api.Spec, selected Selected) {
 	files := d.usable(spec, selected)
-	if len(files) == 0 {
+	if len(files) == 0 || d.unsupported.any() {
 		return
 	}
 	named := d.named
@@ -62,16 +76,21 @@ func (d *draft) addSelected(spec api.Spec, selected Selected) {
 		case isTaken && owner.object.Content.Ref == f.object.Content.Ref && owner.key == f.key:
 			continue // Two selections have found it.
 		case isTaken:
-			d.collisions = append(d.collisions, fmt.Sprintf("%s, which %s has", f, owner.object.Content.Ref))
+			d.collisions.add(fmt.Sprintf("%s, which %s has", f, owner.object.Content.Ref))
 			continue
 		case isNamed && by > f.source:
 			continue
 		case !isNamed && places.conflict(f.path) != "":
-			d.collisions = append(d.collisions, fmt.Sprintf("%s, because of the file %s", f, shown(places.conflict(f.path))))
+			d.collisions.add(fmt.Sprintf("%s, because of the file %s", f, shown(places.conflict(f.path))))
 			continue
 		}
 		owners[f.path] = f
 		places.add(f.path)
+		if len(places.dirs) > mostDirectories {
+			d.unsupported.add(fmt.Sprintf("the files of selected objects need more than %d directories: "+
+				"use shorter paths, or more volumes", mostDirectories))
+			return
+		}
 		d.addFile(tree.File{Path: f.path, Data: f.object.Content.Data[f.key]}, spec.Sources[f.source].Selection.Mode)
 	}
 }
@@ -84,11 +103,13 @@ func (d *draft) usable(spec api.Spec, selected Selected) []selectedFile {
 		if src.Selection == nil {
 			continue
 		}
-		if len(selected[i]) == 0 && !src.Optional {
+		if selected.isEmpty(i) && !src.Optional {
 			d.missing.add(fmt.Sprintf("no %s matches labelSelector %s", src.Ref.Kind.Resource(), shown(src.Selection.Selector)))
 		}
-		for at := range selected[i] {
-			files = d.appendUsable(files, src, selectedFile{object: &selected[i][at], source: i})
+		for _, objects := range selected[i] {
+			for at := range objects {
+				files = d.appendUsable(files, src, selectedFile{object: &objects[at], source: i})
+			}
 		}
 	}
 	return files
@@ -97,17 +118,23 @@ func (d *draft) usable(spec api.Spec, selected Selected) []selectedFile {
 // appendUsable appends a file for each key of an object.
 func (d *draft) appendUsable(files []selectedFile, src api.Source, f selectedFile) []selectedFile {
 	content := f.object.Content
+	folder := f.object.Annotations[src.Selection.FolderAnnotation]
 	for key := range content.Data {
 		f.key = key
 		var problem string
-		f.path, problem = src.Selection.PathOf(content.Ref, key, f.object.Folder)
+		f.path, problem = src.Selection.PathOf(content.Ref, key, folder)
 		switch {
 		case problem != "":
-			d.collisions = append(d.collisions, fmt.Sprintf("%s, which %s", f, problem))
+			d.collisions.add(fmt.Sprintf("%s, which %s", f, problem))
 		case !tree.Blocks(d.mountPoints, f.path):
+			if d.pathBytes += len(f.path); d.pathBytes > mostPathBytes {
+				d.unsupported.add(fmt.Sprintf("the paths of the files of selected objects have more than %d MiB together: "+
+					"use shorter paths, or more volumes", mostPathBytes>>20))
+				return files
+			}
 			files = append(files, f)
 		default:
-			d.leftOut = append(d.leftOut, f.String())
+			d.leftOut.add(f.String())
 		}
 	}
 	return files
@@ -115,19 +142,7 @@ func (d *draft) appendUsable(files []selectedFile, src api.Source, f selectedFil
 
 // Collisions returns the keys of selected objects that have no file because of their paths, each
 // with the reason, sorted. After 20 of them a last text counts the rest. The list is the caller's.
-func (p Plan) Collisions() []string { return bounded(p.collisions) }
-
-// bounded returns the first of the texts, sorted, each once, and a last text that counts the rest.
-func bounded(texts []string) []string {
-	if len(texts) == 0 {
-		return nil
-	}
-	all := slices.Compact(slices.Sorted(slices.Values(texts)))
-	if more := len(all) - maxProblems; more > 0 {
-		all = append(all[:maxProblems], fmt.Sprintf("and %d more", more))
-	}
-	return all
-}
+func (p Plan) Collisions() []string { return p.collisions.list() }
 
 // places are the paths that files have, and the directories that they need, each with a file that
 // needs it.

@@ -17,9 +17,14 @@ import (
 // selecting is a source that selects config maps.
 func selecting(path string) api.Source {
 	return api.Source{
-		Ref: api.Ref{Kind: api.ConfigMap}, Selection: &api.Selection{Selector: "team=web", Path: path},
+		Ref: api.Ref{Kind: api.ConfigMap}, Selection: &api.Selection{Selector: "team=web", Path: path, FolderAnnotation: folderAnnotation},
 	}
 }
+
+// folderAnnotation is that of the sources.
+const folderAnnotation = "example.com/folder"
+
+func inAFolder(folder string) map[string]string { return map[string]string{folderAnnotation: folder} }
 
 // object returns a selected config map of the namespace shop, which has an age in days, and pairs of
 // keys and values.
@@ -34,9 +39,9 @@ func TestPrepareSelected(t *testing.T) {
 	t.Parallel()
 	const byKey = "$(key)"
 	inFolder := object("b", 1, "k", "2")
-	inFolder.Folder = "team"
+	inFolder.Annotations = inAFolder("team")
 	outside, absolute := object("c", 1, "k", "3"), object("d", 1, "k", "4")
-	outside.Folder, absolute.Folder = "../x", "/etc"
+	outside.Annotations, absolute.Annotations = inAFolder("../x"), inAFolder("/etc")
 	mode := fs.FileMode(0o400)
 	withMode := selecting(byKey)
 	withMode.Selection.Mode = &mode
@@ -53,40 +58,40 @@ func TestPrepareSelected(t *testing.T) {
 	}{
 		"every key is a file": {
 			sources:  []api.Source{selecting("$(namespace)/$(name)/$(key)")},
-			selected: treebuilder.Selected{0: {object("a", 1, "x", "1", "y", "2"), object("b", 1, "x", "3")}},
+			selected: treebuilder.Selected{0: {{object("a", 1, "x", "1", "y", "2"), object("b", 1, "x", "3")}}},
 			want:     []tree.File{file("shop/a/x", "1", 0o644), file("shop/a/y", "2", 0o644), file("shop/b/x", "3", 0o644)},
 		},
 		"the mode": {
 			sources:  []api.Source{withMode},
-			selected: treebuilder.Selected{0: {object("a", 1, "x", "1")}},
+			selected: treebuilder.Selected{0: {{object("a", 1, "x", "1")}}},
 			want:     []tree.File{file("x", "1", 0o400)},
 		},
 		"the older object has the path": {
 			sources:    []api.Source{selecting(byKey)},
-			selected:   treebuilder.Selected{0: {object("a", 1, "k", "1"), object("b", 2, "k", "2", "l", "3")}},
+			selected:   treebuilder.Selected{0: {{object("a", 1, "k", "1"), object("b", 2, "k", "2", "l", "3")}}},
 			want:       []tree.File{file("k", "2", 0o644), file("l", "3", 0o644)},
 			collisions: []string{"key k of configmap shop/a at path k, which configmap shop/b has"},
 		},
 		"of the same age the first name has the path": {
 			sources:    []api.Source{selecting(byKey)},
-			selected:   treebuilder.Selected{0: {object("b", 1, "k", "2"), object("a", 1, "k", "1")}},
+			selected:   treebuilder.Selected{0: {{object("b", 1, "k", "2"), object("a", 1, "k", "1")}}},
 			want:       []tree.File{file("k", "1", 0o644)},
 			collisions: []string{"key k of configmap shop/b at path k, which configmap shop/a has"},
 		},
 		"the older one of two selections": {
 			sources:    []api.Source{selecting(byKey), selecting(byKey)},
-			selected:   treebuilder.Selected{0: {object("a", 2, "k", "1")}, 1: {object("b", 1, "k", "2")}},
+			selected:   treebuilder.Selected{0: {{object("a", 2, "k", "1")}}, 1: {{object("b", 1, "k", "2")}}},
 			want:       []tree.File{file("k", "1", 0o644)},
 			collisions: []string{"key k of configmap shop/b at path k, which configmap shop/a has"},
 		},
 		"two selections find one object": {
 			sources:  []api.Source{selecting(byKey), selecting(byKey)},
-			selected: treebuilder.Selected{0: {object("a", 2, "k", "1")}, 1: {object("a", 2, "k", "1")}},
+			selected: treebuilder.Selected{0: {{object("a", 2, "k", "1")}}, 1: {{object("a", 2, "k", "1")}}},
 			want:     []tree.File{file("k", "1", 0o644)},
 		},
 		"folders, and paths that no volume can have": {
 			sources:  []api.Source{selecting(byKey)},
-			selected: treebuilder.Selected{0: {object("a", 1, "k", "1"), inFolder, outside, absolute, object("e", 1, "..data", "5")}},
+			selected: treebuilder.Selected{0: {{object("a", 1, "k", "1"), inFolder, outside, absolute, object("e", 1, "..data", "5")}}},
 			want:     []tree.File{file("k", "1", 0o644), file("team/k", "2", 0o644)},
 			collisions: []string{
 				`key ..data of configmap shop/e at path ..data, which must not start with "..", such names are reserved`,
@@ -97,7 +102,7 @@ func TestPrepareSelected(t *testing.T) {
 		"a file where an older one has a directory, and the other way round": {
 			sources: []api.Source{selecting("$(name)"), selecting("x/$(key)")},
 			selected: treebuilder.Selected{
-				0: {object("x", 1, "k", "1"), object("y", 3, "k", "2")}, 1: {object("b", 2, "k", "3")},
+				0: {{object("x", 1, "k", "1"), object("y", 3, "k", "2")}}, 1: {{object("b", 2, "k", "3")}},
 			},
 			want:       []tree.File{file("x/k", "3", 0o644), file("y", "2", 0o644)},
 			collisions: []string{"key k of configmap shop/x at path x, because of the file x/k"},
@@ -108,7 +113,7 @@ func TestPrepareSelected(t *testing.T) {
 				{Ref: web, Items: []api.Item{{Key: "a", Path: "k/a"}, {Key: "a", Path: "d"}}},
 				selecting("d/$(key)"),
 			},
-			selected: treebuilder.Selected{0: {object("a", 1, "k", "2")}, 2: {object("b", 1, "l", "2")}},
+			selected: treebuilder.Selected{0: {{object("a", 1, "k", "2")}}, 2: {{object("b", 1, "l", "2")}}},
 			want:     []tree.File{file("d", "1", 0o644), file("k/a", "1", 0o644)},
 			collisions: []string{
 				"key k of configmap shop/a at path k, because of the file k/a",
@@ -117,18 +122,18 @@ func TestPrepareSelected(t *testing.T) {
 		},
 		"a later named object overwrites": {
 			sources:  []api.Source{selecting(byKey), {Ref: web}},
-			selected: treebuilder.Selected{0: {object("a", 1, "a", "2", "b", "3")}},
+			selected: treebuilder.Selected{0: {{object("a", 1, "a", "2", "b", "3")}}},
 			want:     []tree.File{file("a", "1", 0o644), file("b", "3", 0o644)},
 		},
 		"an earlier named object is overwritten": {
 			sources:  []api.Source{{Ref: web}, selecting(byKey)},
-			selected: treebuilder.Selected{1: {object("a", 1, "a", "2", "b", "3")}},
+			selected: treebuilder.Selected{1: {{object("a", 1, "a", "2", "b", "3")}}},
 			want:     []tree.File{file("a", "2", 0o644), file("b", "3", 0o644)},
 		},
 		"mount points have their places": {
 			sources:  []api.Source{selecting(byKey)},
 			points:   []string{"m"},
-			selected: treebuilder.Selected{0: {object("a", 1, "m", "2", "n", "3")}},
+			selected: treebuilder.Selected{0: {{object("a", 1, "m", "2", "n", "3")}}},
 			want:     []tree.File{file("n", "3", 0o644)},
 			leftOut:  []string{"key m of configmap shop/a at path m"},
 		},
@@ -139,7 +144,7 @@ func TestPrepareSelected(t *testing.T) {
 		"nothing has to match": {sources: []api.Source{optional}},
 		"an object without keys matches": {
 			sources:  []api.Source{selecting(byKey)},
-			selected: treebuilder.Selected{0: {object("a", 1)}},
+			selected: treebuilder.Selected{0: {{object("a", 1)}}},
 		},
 	}
 	for name, tt := range tests {
@@ -181,14 +186,14 @@ func TestSelectedFilesAlwaysMakeATree(t *testing.T) {
 		var found []treebuilder.Object
 		for i := range 12 {
 			o := object(fmt.Sprintf("o-%d", i), random.IntN(3), pick(), "1", pick(), "2")
-			o.Folder = []string{"", pick(), pick() + "/" + pick()}[random.IntN(3)]
+			o.Annotations = inAFolder([]string{"", pick(), pick() + "/" + pick()}[random.IntN(3)])
 			found = append(found, o)
 		}
 		s := spec(selecting("$(key)"), api.Source{Ref: web, Items: []api.Item{{Key: "a", Path: pick2(random)}}}, selecting("a/$(key)"))
 		build := func() treebuilder.Plan {
 			random.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 			plan, err := treebuilder.PrepareSelected(s, nil, objects(map[api.Ref][]string{web: {"a", "1"}}),
-				treebuilder.Selected{0: found[:8:8], 2: found[8:]})
+				treebuilder.Selected{0: {found[:8:8]}, 2: {found[8:]}})
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -212,7 +217,7 @@ func TestTheOrderOfObjectsMakesNoDifference(t *testing.T) {
 		found = append(found, object(fmt.Sprintf("o-%02d", i), i%3, "k", fmt.Sprint(i), fmt.Sprintf("l-%d", i%5), "x"))
 	}
 	build := func() (string, []string) {
-		plan, err := treebuilder.PrepareSelected(spec(selecting("$(key)")), nil, nil, treebuilder.Selected{0: found})
+		plan, err := treebuilder.PrepareSelected(spec(selecting("$(key)")), nil, nil, treebuilder.Selected{0: {found}})
 		if err != nil {
 			t.Fatal(err)
 		}

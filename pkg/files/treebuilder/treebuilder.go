@@ -35,17 +35,18 @@ type Plan struct {
 	tree     tree.Tree
 	rendered map[string]renderedFile // By path.
 	secrets  []string                // See HasSecretValues.
-	leftOut  []string                // See LeftOut.
+	leftOut  shortList               // See LeftOut.
 	// See Collisions.
-	collisions []string
+	collisions shortList
 }
 
 // Prepare merges the sources of spec, in order, into one tree. A ref that is not in contents does
 // not exist. fsGroup is the pod's, nil when it has none.
 //
 // It builds all or nothing. The error is a *[MissingError] that lists every missing object and key,
-// or a name without a value, an *[UnsupportedError] if there are more than [MostKeys] or a rendered
-// file cannot hold a key or value, or a *[tree.ConflictError] if the paths of two files collide.
+// or a name without a value, an *[UnsupportedError] if there are more than [MostKeys], if selected
+// objects have paths that are too long, or if a rendered file cannot hold a key or value, or a
+// *[tree.ConflictError] if the paths of two files collide.
 func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Plan, error) {
 	return PrepareSelected(spec, fsGroup, contents, nil)
 }
@@ -105,10 +106,11 @@ type draft struct {
 	defaultMode fs.FileMode // Of files for which no item has one.
 	added       fs.FileMode // Added to the modes of files for which no item has an owner.
 	files       map[string]tree.File
-	mountPoints []string // Where no file may be.
-	leftOut     []string // The keys whose places these are.
-	field       string   // Where the items of the source at hand stand in the attributes.
-	collisions  []string // See [Plan.Collisions].
+	mountPoints []string  // Where no file may be.
+	leftOut     shortList // The keys whose places these are.
+	field       string    // Where the items of the source at hand stand in the attributes.
+	collisions  shortList // See [Plan.Collisions].
+	pathBytes   int       // Of the paths of selected files.
 	// named has the source of each file of a named object. It is nil if there are no selections.
 	named       map[string]int
 	source      int // The one that is being added.

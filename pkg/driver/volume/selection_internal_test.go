@@ -1,0 +1,66 @@
+package volume
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+)
+
+// TestSelectedObjectsTakeLittleMemory: a few bytes of text can select a thousand objects hundreds of times, and no account is
+// charged with the lists of them.
+func TestSelectedObjectsTakeLittleMemory(t *testing.T) { // Not parallel: whatever else is allocated would be counted.
+	const most = 256 // Ranges of a volume.
+	members := make([]source.Member, source.MaxSelected)
+	for i := range members {
+		members[i].Content = api.Content{Ref: api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("object-", i)}}
+	}
+	entries := func(format string) string {
+		var text strings.Builder
+		for i := range most {
+			fmt.Fprintf(&text, format+"\n", i)
+		}
+		return text.String()
+	}
+	for name, test := range map[string]struct {
+		sources   string
+		selectors int
+		isTooMuch bool
+	}{
+		"one selector":       {entries("- configMap: {labelSelector: {}, mode: 0400} # %d"), 1, false},
+		"many folders":       {entries("- configMap: {labelSelector: {}, folderAnnotation: a%d}"), 1, false},
+		"one with too many":  {"- configMap: {labelSelector: {matchLabels: {a: b}}}\n- configMap: {labelSelector: {}}", 2, true},
+		"many with too many": {entries("- configMap: {labelSelector: {matchLabels: {a: b%d}}}"), most, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec, err := api.Parse(map[string]string{api.KeySources: test.sources}, "default")
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys := selectionKeys(api.Pod{}, spec, func(api.Pod, api.Ref) identity.Identity { return identity.Identity{} })
+			if len(keys) != test.selectors {
+				t.Fatalf("%d keys, want %d", len(keys), test.selectors)
+			}
+			var c selected
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for _, key := range keys {
+				if err = c.add(look{spec: spec}, releases{}, seen{key: key, now: source.Snapshot{Members: members}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err = c.prepare(spec, nil, map[api.Ref]api.Content{})
+			runtime.ReadMemStats(&after)
+			if isTooMuch(err) != test.isTooMuch || err != nil && !test.isTooMuch {
+				t.Errorf("prepare = %v, want that it is too much: %t", err, test.isTooMuch)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
+				t.Errorf("%d objects allocate %d KiB, want little", len(members), took>>10)
+			}
+		})
+	}
+}
