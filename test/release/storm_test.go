@@ -144,11 +144,11 @@ func TestAStormOfATenant(t *testing.T) {
 	}
 }
 
-// timeUpdate changes an object that is not released, and returns after how long its pod has it.
+// timeUpdate changes an object that is not released, and returns how long after the API server's answer its pod has it.
 func (s *site) timeUpdate(pod *corev1.Pod, value string) time.Duration {
 	s.T.Helper()
-	start := time.Now()
 	s.UpdateConfigMap("plain", map[string]string{"a": value})
+	start := time.Now()
 	s.eventually(func() error { return s.Holds(pod, "a", value) })
 	return time.Since(start)
 }
