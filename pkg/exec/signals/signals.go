@@ -10,8 +10,8 @@ import (
 
 // numbered are the names of Linux' signals from 1 on. Containers run there, also where their pods
 // are checked on another system.
-const numbered = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP TTIN " +
-	"TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS"
+const numbered = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP " +
+	"TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS"
 
 // The first and the last real-time signal, as the names in images and pods count them.
 const (
