@@ -15,7 +15,7 @@ const unixOnly = "golang.org/x/sys/unix"
 func TestThePluginIsForEverySystem(t *testing.T) {
 	t.Parallel()
 	for _, system := range []string{"windows", "darwin"} {
-		cmd := exec.Command("go", "list", "-deps", "-f", `{{.ImportPath}}: {{join .Imports " "}}`, "./cmd/kubectl-liveconfig")
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{.ImportPath}}: {{join .Imports " "}}`, "./cmd/kubectl-liveconfig")
 		cmd.Dir, cmd.Env = repo, append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 		list, err := cmd.Output()
 		if err != nil {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
-	"github.com/liveconfig-csi/liveconfig/test/kit/proc"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/proc"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
