@@ -22,7 +22,7 @@ func comparisons() []versus {
 	return []versus{
 		{row: "memory for a pod, RSS, 30 pods on the node", name: "memory for a pod"},
 		{row: "from an edit to the request that the program gets, p50", name: "edit to reload, p50"},
-		{row: "an edit when the API server is back after two minutes, last pod", name: "API server was away"},
+		{row: "an edit when the API server is back after five minutes, last pod", name: "API server was away"},
 		{row: "an edit when open connections have stopped delivering, last pod", name: "connections went silent"},
 	}
 }
