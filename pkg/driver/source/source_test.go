@@ -133,10 +133,10 @@ func TestVersionsAreNotOrdered(t *testing.T) {
 		b.Send(web, watch.Event{Type: watch.Modified, Object: older})
 		b.wantNow(holding(older), 1)
 
-		anew := configMap(web, "anew")
-		anew.UID, anew.ResourceVersion = "uid-anew", "7"
-		b.Send(web, watch.Event{Type: watch.Modified, Object: anew})
-		b.wantNow(holding(anew), 1)
+		created := configMap(web, "created again")
+		created.UID, created.ResourceVersion = "uid-new", "7"
+		b.Send(web, watch.Event{Type: watch.Modified, Object: created})
+		b.wantNow(holding(created), 1)
 	})
 }
 

@@ -134,11 +134,11 @@ func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {
 			"a source is deleted":          func() { n.cluster.remove(web) },
 			"a source is made as it was":   func() { n.cluster.set(web, "a", "1", "b", "shadowed") },
 			"a source cannot be read":      func() { n.cluster.fail(web, errors.New("connection refused")) },
-			"a source can be read anew":    func() { n.cluster.fail(web, nil) },
+			"a source can be read again":   func() { n.cluster.fail(web, nil) },
 			"another version, as it is":    func() { n.cluster.set(web, "a", "1") },
 			"both are made as they were":   func() { n.cluster.set(web, "a", "1"); n.cluster.set(tls, "b", "2") },
 			"the kubelet repeats itself":   func() { d.publish(r) },
-			"the driver is started anew":   func() { d = d.restart() },
+			"the driver is started again":  func() { d = d.restart() },
 			"a shadowed file comes":        func() { n.cluster.set(web, "a", "1", "b", "shadowed 3") },
 			"the safety net looks at them": func() { pass(2 * resyncInterval) },
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/expect"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
 // knowing returns an Atomic that knows what the Writes of a directory left.
@@ -67,29 +68,35 @@ func TestAKnownDirectoryThatIsDamaged(t *testing.T) {
 	}
 }
 
-// TestAKnownDirectoryAfterAnEarlyEnd ends Writes into a known directory before each change that they make. The next Write, by the same
-// process or by another one, and the one after it put everything right.
+// TestAKnownDirectoryAfterAnEarlyEnd ends Writes into a known directory before each change that they make, with all files written
+// and with those kept that do not change. The next Write, by the same process or by another one, and the one after it put
+// everything right.
 func TestAKnownDirectoryAfterAnEarlyEnd(t *testing.T) {
 	t.Parallel()
-	for how := range stops() {
-		for name, u := range updates() {
-			t.Run(how+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				for n, reached := 0, true; reached; n++ {
-					reached = false
-					dir, root := newVolume(t)
-					from, to, w := u.from.tree(t), u.to.tree(t), knowing()
-					mustWrite(t, w, root, from)
-					err := writeStopped(stopping(differing(w), how, n, &reached), root, to)
-					checkBetween(t, w, dir, from, to)
-					if err != nil {
-						checkHeals(t, w, dir, root, to)
+	for kind, writer := range map[string]func(w atomicdir.Atomic, from, to tree.Tree) atomicdir.Atomic{
+		"all files":     func(w atomicdir.Atomic, _, _ tree.Tree) atomicdir.Atomic { return differing(w) },
+		"changed files": keeping,
+	} {
+		for how := range stops() {
+			for name, u := range updates() {
+				t.Run(kind+"/"+how+"/"+name, func(t *testing.T) {
+					t.Parallel()
+					for n, reached := 0, true; reached; n++ {
+						reached = false
+						dir, root := newVolume(t)
+						from, to, w := u.from.tree(t), u.to.tree(t), knowing()
+						mustWrite(t, w, root, from)
+						err := writeStopped(stopping(writer(w, from, to), how, n, &reached), root, to)
+						checkBetween(t, w, dir, from, to)
+						if err != nil {
+							checkHeals(t, w, dir, root, to)
+						}
+						mustWrite(t, writer(w, to, from), root, from)
+						checkVolume(t, w, dir, from)
+						expect.NoError(t, os.RemoveAll(dir))
 					}
-					mustWrite(t, differing(w), root, from)
-					checkVolume(t, w, dir, from)
-					expect.NoError(t, os.RemoveAll(dir))
-				}
-			})
+				})
+			}
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package atomicdir_test
 
 import (
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -139,31 +138,6 @@ func TestAFileThatCannotBeLinkedIsWritten(t *testing.T) {
 		checkVolume(t, w, dir, to)
 		if refused != 1 {
 			t.Errorf("%d links were refused, want that of one file", refused)
-		}
-	}
-}
-
-// TestFilesThatStayAfterAnEarlyEnd ends Writes that keep files before each change that they make.
-func TestFilesThatStayAfterAnEarlyEnd(t *testing.T) {
-	t.Parallel()
-	for how := range stops() {
-		for name, u := range updates() {
-			t.Run(how+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				for n, reached := 0, true; reached; n++ {
-					reached = false
-					dir, root := newVolume(t)
-					from, to, w := u.from.tree(t), u.to.tree(t), knowing()
-					mustWrite(t, w, root, from)
-					err := writeStopped(stopping(keeping(w, from, to), how, n, &reached), root, to)
-					if err != nil && !errors.Is(err, errInjected) {
-						t.Errorf("Write = %v, want the injected error", err)
-					}
-					checkBetween(t, w, dir, from, to)
-					checkHeals(t, w, dir, root, to)
-					expect.NoError(t, os.RemoveAll(dir))
-				}
-			})
 		}
 	}
 }
