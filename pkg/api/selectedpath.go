@@ -36,9 +36,8 @@ func (s Selection) PathOf(ref Ref, key, folder string) (clean, problem string) {
 	return clean, pathProblem(raw, clean)
 }
 
-// filledPath returns the path with the names in place of what stands for them; the parser has
-// refused others. Every sync asks for that of each key, and a [strings.Replacer] takes much longer
-// to be made than to be used.
+// filledPath replaces the placeholders of the path. The parser has refused unknown ones. Each sync
+// does this for every key, and a [strings.Replacer] takes much longer to make than to use.
 func (s Selection) filledPath(ref Ref, key string) string {
 	var b strings.Builder
 	before, rest, found := strings.Cut(s.Path, "$(")

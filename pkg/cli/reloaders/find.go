@@ -90,7 +90,7 @@ func flag(words []string, name string) (value string, found bool) {
 	return value, found
 }
 
-// volumeAt returns the volume that a path is in: that of the longest mount.
+// volumeAt returns the volume that a path is in. The longest mount path decides.
 func volumeAt(mounts []corev1.VolumeMount, at string) (volume string) {
 	longest, at := 0, path.Clean("/"+at)
 	for _, m := range mounts {

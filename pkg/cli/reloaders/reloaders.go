@@ -190,7 +190,7 @@ func (q Question) refusal(code int, text []byte) *Unavailable {
 	}
 }
 
-// read reads a status. Its texts are those of a program that others run.
+// read parses a status. Its texts come from a program that others run.
 func (q Question) read(text []byte) Answer {
 	var found struct {
 		Status

@@ -30,9 +30,9 @@ const (
 	// leastHeap is the smallest limit of the heap. With less, the garbage collector would run all
 	// the time.
 	leastHeap = 12 * mebibyte
-	// ownHeap is what the heap has without objects. Between collections it may grow by as much, and
-	// by one part of objectParts of the objects: these are bytes without pointers, which a
-	// collection does not look at.
+	// ownHeap is the size of the heap without objects. Between two collections the heap may grow by
+	// ownHeap, and by the size of the objects divided by objectParts. Objects are bytes without
+	// pointers, so a collection does not look at them.
 	ownHeap, objectParts = 6 * mebibyte, 32
 	// The growth of the heap is a multiple of growthStep percent: each change stops the process for
 	// a moment.

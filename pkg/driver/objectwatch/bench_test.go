@@ -10,11 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -24,17 +22,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch/fakeserver"
 )
 
-func TestMain(m *testing.M) {
-	// The last of the library's error handlers sleeps until a millisecond after the error before.
-	// Under the made-up time of a synctest bubble it would sleep for decades.
-	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
-	code := m.Run()
-	if err := goleak.Find(); code == 0 && err != nil {
-		_, _ = os.Stderr.WriteString(err.Error() + "\n")
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(fakeserver.Main(m)) }
 
 var (
 	web   = api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "web"}

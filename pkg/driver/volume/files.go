@@ -28,7 +28,7 @@ type files struct {
 	known  atomicdir.Known // The state of the root after the last write.
 	view   View            // The cached view of a live projection; nil for none yet.
 	digest string          // Of the tree last written or found equal; empty after a restart or a failed write.
-	// sums are those of the tree with the digest, for a volume that selects objects.
+	// sums has a digest for each file of that tree; empty for a volume that selects no objects.
 	sums tree.Sums
 	// mountPoints are those of the last write; nil after a restart, until the first sync.
 	mountPoints *mountPoints

@@ -193,8 +193,8 @@ func TestTooMuchIsSelectedTogether(t *testing.T) {
 	})
 }
 
-// TestANamespaceIsDeniedOverARestart: the driver does not know any more which files are those of the namespace, so all of them
-// stay, until it can be read.
+// TestANamespaceIsDeniedOverARestart: after a restart the driver does not know which files belong to the denied namespace. So all
+// files stay until it can read the namespace.
 func TestANamespaceIsDeniedOverARestart(t *testing.T) {
 	bubble(t, func(n *node) {
 		a, b := mapIn("one", "a"), mapIn("two", "b")

@@ -27,7 +27,7 @@ func (w *atomicWrite) liveFiles() *origin {
 	return root.below(w.live)
 }
 
-// below returns a directory in the directory; nil if there is no such one.
+// below opens a directory of the origin; nil if it cannot be opened.
 func (o *origin) below(name string) *origin {
 	if o == nil {
 		return nil
@@ -46,7 +46,7 @@ func (o *origin) close() error {
 	return o.fd.close()
 }
 
-// linkOrCreate makes the file name, as a link to that of the origin if it is the same.
+// linkOrCreate makes the file name. It is a link to the origin's file if that is the same.
 func (d dir) linkOrCreate(name string, f tree.File, t tree.Tree, from *origin) error {
 	if from == nil || !from.keeps(path.Join(d.at, name)) {
 		return d.create(name, f, t)

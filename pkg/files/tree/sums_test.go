@@ -70,7 +70,7 @@ func TestHaveSame(t *testing.T) {
 	}
 }
 
-// TestSumsKeepNoBytes: what the sums remember is not in the budget of volumes.
+// TestSumsKeepNoBytes: contents are charged as long as they are stored, so the sums must not hold them for longer.
 func TestSumsKeepNoBytes(t *testing.T) {
 	t.Parallel()
 	collected := make(chan bool)
@@ -85,7 +85,8 @@ func TestSumsKeepNoBytes(t *testing.T) {
 	runtime.KeepAlive(sums)
 }
 
-// TestBytesInTheSamePlaceAreNotReadAgain changes bytes, as nobody may: that they were not read again shows by that.
+// TestBytesInTheSamePlaceAreNotReadAgain changes bytes in place, which no other code does. That the digest stays shows that they
+// were not read.
 func TestBytesInTheSamePlaceAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	data := large('a')

@@ -17,7 +17,7 @@ type Object struct {
 	Content api.Content
 	// Created decides which object has a path that several ask for.
 	Created time.Time
-	// Annotations are those that can be folders: see [api.Selection.FolderAnnotation].
+	// Annotations of the object may be folders: see [api.Selection.FolderAnnotation].
 	Annotations map[string]string
 }
 

@@ -21,7 +21,7 @@ func selecting(path string) api.Source {
 	}
 }
 
-// folderAnnotation is that of the sources.
+// folderAnnotation is the name that all sources of these tests have.
 const folderAnnotation = "example.com/folder"
 
 func inAFolder(folder string) map[string]string { return map[string]string{folderAnnotation: folder} }
