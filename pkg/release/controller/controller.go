@@ -253,7 +253,7 @@ func (c *Controller) step(
 		c.proofs.ask(ctx, u, state, d.Pods, wantedOf(members, state), c.queue.Add)
 		return 0, nil
 	case plan.Read:
-		c.readPods(ctx, u.namespace)
+		c.readPods(ctx, u.namespace, reads.At)
 		return readAgain, nil
 	case plan.Clear, plan.Check, plan.Expose, plan.Promote:
 	}

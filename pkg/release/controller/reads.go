@@ -98,11 +98,12 @@ func (r *podReads) listWatch(client kubernetes.Interface, namespace string) cach
 	}, client)
 }
 
-// begin reports whether a read may begin: none is under way.
-func (r *podReads) begin() bool {
+// begin reports whether a read may begin: none is under way, and none has ended since it was
+// decided to read, from one that began at last.
+func (r *podReads) begin(last time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.isReading {
+	if r.isReading || r.known.At.After(last) {
 		return false
 	}
 	r.isReading = true
@@ -168,11 +169,11 @@ func (r *podReads) currentLocked(pod *cachedPod) *cachedPod {
 	return read
 }
 
-// readPods reads the pods of a namespace beside the workers, unless that is under way. Then it is
-// decided again about each unit.
-func (c *Controller) readPods(ctx context.Context, namespace string) {
+// readPods reads the pods of a namespace beside the workers, unless that is under way or there is a
+// newer read than the last one. Then it is decided again about each unit.
+func (c *Controller) readPods(ctx context.Context, namespace string, last time.Time) {
 	p := c.pods.in(namespace)
-	if p == nil || !p.reads.begin() {
+	if p == nil || !p.reads.begin(last) {
 		return
 	}
 	c.pods.running.Go(func() {

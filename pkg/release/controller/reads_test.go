@@ -150,15 +150,32 @@ func TestASlowRead(t *testing.T) {
 	t.Parallel()
 	r := newPodReads()
 	began := time.Now()
-	r.begin()
+	r.begin(time.Time{})
 	r.end(began, slowTime, "5", map[types.UID]*cachedPod{})
 	if known, _ := r.of(nil); !known.At.IsZero() || known.BrokenAt.IsZero() {
 		t.Errorf("after a slow read it is %+v, want a break", known)
 	}
-	r.begin()
+	r.begin(time.Time{})
 	r.end(began, slowTime, "6", map[types.UID]*cachedPod{})
 	if known, _ := r.of(nil); !known.At.Equal(began) {
 		t.Errorf("after another slow read it is %+v, want that it counts", known)
+	}
+}
+
+// TestOneReadForAllWhoWantIt: those who decided to read before it ended do not read again.
+func TestOneReadForAllWhoWantIt(t *testing.T) {
+	t.Parallel()
+	r := newPodReads()
+	began := time.Now()
+	if !r.begin(time.Time{}) || r.begin(time.Time{}) {
+		t.Fatal("a read under way does not keep another one from beginning")
+	}
+	r.end(began, 0, "5", map[types.UID]*cachedPod{})
+	if r.begin(time.Time{}) {
+		t.Error("a read begins that was decided on before the last one ended")
+	}
+	if !r.begin(began) {
+		t.Error("no read begins that was decided on after the last one")
 	}
 }
 
@@ -169,7 +186,7 @@ func TestTheCacheBesideARead(t *testing.T) {
 		return &cachedPod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: version}, is: plan.Pod{Name: name}}
 	}
 	r := newPodReads()
-	r.begin()
+	r.begin(time.Time{})
 	r.end(time.Now(), 0, "100", map[types.UID]*cachedPod{"same": pod("same", "9"), "changed": pod("changed", "90"), "newer": pod("newer", "80"), "unseen": pod("unseen", "95")})
 	cached := []any{pod("same", "9"), pod("changed", "10"), pod("newer", "101"), pod("deleted", "20"), pod("created", "102")}
 	read := func() (got []string) {
