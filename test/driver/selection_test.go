@@ -102,7 +102,7 @@ func TestSelectedPathsCollide(t *testing.T) {
 }
 
 // TestSelectionsInOtherNamespaces need the rights of the pod's account in each; one that is denied keeps its files, and the others
-// go on.
+// go on, also if the driver is killed.
 func TestSelectionsInOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	b := newSelectionRig(t)
@@ -121,6 +121,13 @@ func TestSelectionsInOtherNamespaces(t *testing.T) {
 	b.label(b.Namespace, "a", "a", "2", dashboards())
 	b.WantFile(pod, own+"a", "2")
 	b.WantFile(pod, others+"b", "1")
+	for _, value := range []string{"3", "4"} { // The driver takes what is denied from the files.
+		b.Kill()
+		b.label(b.Namespace, "a", "a", value, dashboards())
+		b.Start()
+		b.WantFile(pod, own+"a", value)
+		b.WantFile(pod, others+"b", "1")
+	}
 }
 
 // TestSelectionsInAllNamespaces need a ClusterRole of the pod's account.

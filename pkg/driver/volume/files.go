@@ -233,7 +233,7 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 		case s.Selection != nil:
 			bytes += source.MaxSelectedBytes
 			files += filesPerObject
-			inodes += filesPerObject + source.MaxSelected*inodesPerItem
+			inodes += 2*filesPerObject + source.MaxSelected*inodesPerItem // Its source takes up to one more.
 		case s.As != nil:
 			combined = treebuilder.MaxRendered // For all of these files together.
 			files++

@@ -28,6 +28,10 @@ type look struct {
 	members   []seen            // The members of selections that are or were released.
 	volumes   []*volume         // Whose pods have the files.
 	dispute   dispute           // Of the copies.
+	// denied are selections whose objects are not known but from the files, and recalled are these
+	// objects: see [held.recall].
+	denied   []source.Key
+	recalled treebuilder.Selected
 }
 
 // seen is one source in a look.
@@ -113,7 +117,11 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 		if s.isMember {
 			continue // Its selection has it.
 		}
-		switch evidenceOf(s.key, s.now).EffectOn(access.Use{IsLive: l.isLive, FollowsLoss: l.followsLoss()}) {
+		if l.isRecalled(s.key) {
+			forgiven = append(forgiven, s.key)
+			continue
+		}
+		switch l.effectOf(s) {
 		case access.Remove:
 			forgiven = append(forgiven, s.key)
 			continue
@@ -148,11 +156,17 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 			forgiven = append(forgiven, s.key)
 		}
 	}
+	chosen.addRecalled(l)
 	plan, err := chosen.prepare(forgive(l.spec, forgiven), l.group, contents)
 	if unread = append(unread, chosen.unread...); len(unread) > 0 {
 		return treebuilder.Plan{}, nil, newSourcesError(unread, err)
 	}
 	return plan, contents, err
+}
+
+// effectOf returns what the evidence about the access to a source means for the files.
+func (l look) effectOf(s seen) access.Effect {
+	return evidenceOf(s.key, s.now).EffectOn(access.Use{IsLive: l.isLive, FollowsLoss: l.followsLoss()})
 }
 
 // evidenceOf returns what is known about the access of a key's identity.
@@ -197,11 +211,12 @@ func (l look) isAbsenceEarly(s seen) bool {
 // requires the source.
 func (l look) followsLoss() bool { return l.isLive && l.spec.OnDelete == api.OnDeleteRemove }
 
-// lost returns the sources that may no longer be read.
+// lost returns the sources that may no longer be read. A denial that may be a mistake does not
+// count.
 func (l look) lost() []*unreadError {
 	var lost []*unreadError
 	for s := range l.sources() {
-		if s.now.Revoked {
+		if s.now.Revoked || slices.Contains(l.denied, s.key) && l.effectOf(s) == access.Refuse {
 			lost = append(lost, &unreadError{key: s.key, err: s.now.Err})
 		}
 	}
@@ -210,7 +225,9 @@ func (l look) lost() []*unreadError {
 
 // removesFiles reports whether files of the volume must go because their source may no longer be
 // read.
-func (l look) removesFiles() bool { return l.followsLoss() && len(l.lost()) > 0 }
+func (l look) removesFiles() bool {
+	return l.followsLoss() && slices.ContainsFunc(l.now, func(s source.Snapshot) bool { return s.Revoked })
+}
 
 // withLosses returns the problem of a live volume after a sync that ended with err. It names lost
 // sources beside other problems, unless the node is to try again.

@@ -193,8 +193,7 @@ func TestTooMuchIsSelectedTogether(t *testing.T) {
 	})
 }
 
-// TestANamespaceIsDeniedOverARestart: after a restart the driver does not know which files belong to the denied namespace. So all
-// files stay until it can read the namespace.
+// TestANamespaceIsDeniedOverARestart: the files show which of them belong to the denied namespace. They stay, and the others go on.
 func TestANamespaceIsDeniedOverARestart(t *testing.T) {
 	bubble(t, func(n *node) {
 		a, b := mapIn("one", "a"), mapIn("two", "b")
@@ -208,7 +207,7 @@ func TestANamespaceIsDeniedOverARestart(t *testing.T) {
 		d = n.start()
 		n.set(b, "y", "2")
 		pass(time.Minute)
-		n.wantFiles(r, map[string]string{"x": "1", "y": "1"})
+		n.wantGoneOn(r, map[string]string{"x": "1", "y": "2"}, map[string]string{"x": "1", "y": "1"})
 		if problem := n.problemOf(r); !strings.Contains(problem, "list-configmaps") {
 			n.Errorf("problem = %s, want it with the role that is missing", problem)
 		}

@@ -56,6 +56,7 @@ func (h held) sync(ctx context.Context) (look, Result, error) {
 	result := ResultFailed
 	l, err := h.follow()
 	if err == nil {
+		defer h.recall(ctx, &l)()
 		result, err = h.project(l)
 	}
 	if isFirstRead(err) {

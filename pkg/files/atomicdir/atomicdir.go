@@ -93,6 +93,8 @@ func check(t tree.Tree) error {
 			return fmt.Errorf("path %q starts with %q, which is reserved", f.Path, reserved)
 		case f.Mode&^fs.ModePerm != 0:
 			return fmt.Errorf("file %q: mode %v has more than permission bits", f.Path, f.Mode)
+		case len(f.Source) > tree.MaxSource:
+			return fmt.Errorf("file %q: its source has %d bytes, and the most is %d", f.Path, len(f.Source), tree.MaxSource)
 		case tree.Blocks(t.MountPoints, f.Path):
 			return fmt.Errorf("path %q is in the way of a mount point", f.Path)
 		}

@@ -238,6 +238,9 @@ func (d dir) create(name string, f tree.File, t tree.Tree) (err error) {
 	if err := d.do("write", name, func() error { return file.write(f.Data) }); err != nil {
 		return err
 	}
+	if err := d.markOpen(name, file, f.Source); err != nil {
+		return err
+	}
 	if o := ownerOfFile(f, t); !d.isOurs(o, t.DirMode) {
 		if err := d.chownOpen(name, file, o); err != nil {
 			return err

@@ -13,7 +13,7 @@ type rewrite struct {
 	file tree.File
 	// old is what the file was.
 	old info
-	// sameBytes and right (mode and owner) are what need not change.
+	// sameBytes and right (mode, owner and source) are what need not change.
 	sameBytes, right bool
 }
 
@@ -108,6 +108,9 @@ func (w *plainWrite) correctOwner(file fd, r rewrite) error {
 		return nil
 	}
 	if err := w.chownOpen(r.file.Path, file, ownerOfFile(r.file, w.want)); err != nil {
+		return err
+	}
+	if err := w.markOpen(r.file.Path, file, r.file.Source); err != nil {
 		return err
 	}
 	return w.chmodOpen(r.file.Path, file, r.file.Mode)

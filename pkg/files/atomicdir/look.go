@@ -81,15 +81,15 @@ func equalsTree(d fd, name string, t tree.Tree) bool {
 	return left == 0
 }
 
-// equalsFile reports whether the name of d is the file f with its mode and an owner. It is looked
-// at once it is open: what is under a name may be another thing a moment later.
+// equalsFile reports whether the name of d is the file f with its mode, an owner and its source. It
+// is looked at once it is open: what is under a name may be another thing a moment later.
 func equalsFile(d fd, name string, f tree.File, o owner) bool {
 	file, found, err := d.openFile(name, unix.O_RDONLY)
 	if err != nil {
 		return false
 	}
 	defer file.close() //nolint:errcheck // Nothing was written.
-	return found.has(f.Mode, o) && found.size == int64(len(f.Data)) && file.holds(f.Data)
+	return found.has(f.Mode, o) && found.size == int64(len(f.Data)) && file.mayBeOf(f.Source) && file.holds(f.Data)
 }
 
 // hasBytes compares the file that i describes with the content of f.

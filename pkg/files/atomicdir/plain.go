@@ -161,7 +161,8 @@ func (w *plainWrite) compare() error {
 			w.addToPart(f)
 			continue
 		}
-		r := rewrite{file: f, old: old, sameBytes: hasBytes(w.fd, old, f), right: old.has(f.Mode, ownerOfFile(f, w.want))}
+		r := rewrite{file: f, old: old, sameBytes: hasBytes(w.fd, old, f)}
+		r.right = old.has(f.Mode, ownerOfFile(f, w.want)) && isMarked(w.fd, f)
 		switch {
 		case r.sameBytes && r.right:
 		case w.keepsInodes:

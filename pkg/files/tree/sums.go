@@ -20,11 +20,12 @@ type Sums struct {
 
 // fileSum is a file of the tree, and the digest of its bytes.
 type fileSum struct {
-	path string
-	mode fs.FileMode
-	user int
-	sum  sum
-	at   weak.Pointer[byte] // The first byte; nil for few bytes, which are read again.
+	path   string
+	source string
+	mode   fs.FileMode
+	user   int
+	sum    sum
+	at     weak.Pointer[byte] // The first byte; nil for few bytes, which are read again.
 }
 
 // sum is a digest of bytes.
@@ -34,7 +35,8 @@ type sum struct {
 }
 
 // Digest returns «sha256:…» over everything a reader of the volume could see: paths, bytes, modes
-// and owners. Files that share their bytes, as those of one key do, cost them once.
+// and owners, and over where files come from. Files that share their bytes, as those of one key do,
+// cost them once.
 func (t Tree) Digest() string { return t.digest(places{}) }
 
 // DigestAfter is [Tree.Digest] for a tree that comes after another one, with the sums of both.
@@ -43,7 +45,7 @@ func (t Tree) DigestAfter(before Sums) (string, Sums) {
 	digest := t.digest(known)
 	now := Sums{files: make([]fileSum, len(t.Files)), group: t.GID}
 	for i, f := range t.Files {
-		now.files[i] = fileSum{path: f.Path, mode: f.Mode, user: t.UserOf(f), sum: known.sumOf(f.Data)}
+		now.files[i] = fileSum{path: f.Path, source: f.Source, mode: f.Mode, user: t.UserOf(f), sum: known.sumOf(f.Data)}
 		if len(f.Data) > shortData {
 			now.files[i].at = weak.Make(&f.Data[0])
 		}
@@ -51,11 +53,12 @@ func (t Tree) DigestAfter(before Sums) (string, Sums) {
 	return digest, now
 }
 
-// HaveSame reports whether the file at a path is the same in the other tree: bytes, mode and owner.
+// HaveSame reports whether the file at a path is the same in the other tree: bytes, mode, owner
+// and source.
 func (s Sums) HaveSame(other Sums, path string) bool {
 	mine, theirs := s.of(path), other.of(path)
 	return s.group == other.group && mine != nil && theirs != nil &&
-		mine.mode == theirs.mode && mine.user == theirs.user && mine.sum == theirs.sum
+		mine.source == theirs.source && mine.mode == theirs.mode && mine.user == theirs.user && mine.sum == theirs.sum
 }
 
 // of returns the file at a path; nil for none.
@@ -92,8 +95,9 @@ func (t Tree) digest(known places) string {
 	}
 	writeNumbers(h, int64(t.DirMode), int64(t.UID), int64(t.GID), int64(len(t.Files)))
 	for _, f := range t.Files {
-		writeNumbers(h, int64(f.Mode), int64(t.UserOf(f)), int64(len(f.Path)), int64(len(f.Data)))
+		writeNumbers(h, int64(f.Mode), int64(t.UserOf(f)), int64(len(f.Path)), int64(len(f.Source)), int64(len(f.Data)))
 		h.Write([]byte(f.Path))
+		h.Write([]byte(f.Source))
 		if len(f.Data) <= shortData {
 			h.Write(f.Data)
 			continue

@@ -55,6 +55,7 @@ func TestHaveSame(t *testing.T) {
 		"another user":  {func(t *tree.Tree) { t.UID = 1 }, false},
 		"another group": {func(t *tree.Tree) { t.GID = 1 }, false},
 		"the file's":    {func(t *tree.Tree) { t.Files[0].User = new(1) }, false},
+		"its source":    {func(t *tree.Tree) { t.Files[0].Source = "a" }, false},
 		"no file":       {func(t *tree.Tree) { t.Files = nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {

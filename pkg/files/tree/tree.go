@@ -23,7 +23,14 @@ type File struct {
 	Mode fs.FileMode
 	// User owns the file; nil means [Tree.UID].
 	User *int
+	// Source is where the file comes from, for one who reads the files of a volume again: see
+	// treebuilder. It has at most [MaxSource] bytes, and is empty where nobody needs it. Readers of
+	// the volume do not see it.
+	Source string
 }
+
+// MaxSource is how many bytes [File.Source] has at most: the kernel keeps it with the file.
+const MaxSource = 900
 
 // Tree is every file of one volume, and their owner. Directories are implied by the paths.
 type Tree struct {

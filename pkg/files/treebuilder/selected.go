@@ -91,7 +91,12 @@ func (d *draft) addSelected(spec api.Spec, selected Selected) {
 				"use shorter paths, or more volumes", mostDirectories))
 			return
 		}
-		d.addFile(tree.File{Path: f.path, Data: f.object.Content.Data[f.key]}, spec.Sources[f.source].Selection.Mode)
+		file := tree.File{Path: f.path, Data: f.object.Content.Data[f.key]}
+		selection := spec.Sources[f.source].Selection
+		if d.marks {
+			file.Source = f.sourceText(selection.FolderAnnotation)
+		}
+		d.addFile(file, selection.Mode)
 	}
 }
 

@@ -58,7 +58,10 @@ func PrepareSelected(
 	if err := checkKeys(spec, contents, selected); err != nil {
 		return Plan{}, err
 	}
-	d := draft{defaultMode: spec.DefaultMode, files: map[string]tree.File{}, mountPoints: spec.MountPoints}
+	d := draft{
+		defaultMode: spec.DefaultMode, files: map[string]tree.File{}, mountPoints: spec.MountPoints,
+		marks: needsSources(spec),
+	}
 	if fsGroup != nil && spec.UID == nil {
 		d.added = groupReads
 	}
@@ -111,9 +114,12 @@ type draft struct {
 	field       string    // Where the items of the source at hand stand in the attributes.
 	collisions  shortList // See [Plan.Collisions].
 	pathBytes   int       // Of the paths of selected files.
-	// named has the source of each file of a named object. It is nil if there are no selections.
-	named       map[string]int
-	source      int // The one that is being added.
+	// named has the index of the source of each file of a named object. It is nil if there are no
+	// selections.
+	named  map[string]int
+	source int // The one that is being added.
+	// marks means that files have their source: see [needsSources].
+	marks       bool
 	rendered    map[string]renderedFile
 	secrets     []string
 	values      values
@@ -136,6 +142,9 @@ func (d *draft) addFile(f tree.File, mode *fs.FileMode) {
 	}
 	if f.User == nil {
 		f.Mode |= d.added
+	}
+	if d.marks {
+		f.Source = cmp.Or(f.Source, sourceOfNamed)
 	}
 	d.files[f.Path] = f
 	if d.named != nil {

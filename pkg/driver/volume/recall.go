@@ -1,0 +1,107 @@
+package volume
+
+import (
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
+)
+
+// recall takes what selections have selected from the files, if they were denied before they were
+// read: the driver was restarted, and nothing else has it. So the other sources can go on. If the
+// files do not show it, the look stays as it is, and all files will. The room for what is read is
+// taken until giveBack is called.
+func (h held) recall(ctx context.Context, l *look) (giveBack func()) {
+	denied := l.deniedUnread()
+	if len(denied) == 0 {
+		return func() {}
+	}
+	account := h.node.room.Account()
+	objects, err := h.readSelected(account, denied)
+	if err != nil {
+		account.Close()
+		klog.FromContext(ctx).V(4).Info("The files of a denied selection are not known", logkeys.VolumeID, h.id,
+			logkeys.Reason, err.Error())
+		return func() {}
+	}
+	l.denied, l.recalled = denied, objects
+	return account.Close
+}
+
+// readSelected returns the objects that the files have of selections.
+func (h held) readSelected(account *budget.Account, of []source.Key) (treebuilder.Selected, error) {
+	view, err := h.openView(write{})
+	if err != nil {
+		return nil, err
+	}
+	usage, err := view.Usage()
+	if err != nil {
+		return nil, err
+	}
+	most := atomicdir.Limits{
+		Bytes: min(usage.BytesUsed, source.MaxSelectedBytes), Entries: usage.InodesUsed, Of: treebuilder.IsRecalled,
+	}
+	if err := account.Resize(most.Bytes + most.Entries*bytesPerInode); err != nil {
+		return nil, err
+	}
+	files, err := atomicdir.Read(view.Root(), most)
+	if err != nil {
+		return nil, err
+	}
+	return treebuilder.Recall(h.spec, files, func(at int, namespace string) bool {
+		return slices.ContainsFunc(of, func(key source.Key) bool {
+			return isOf(h.spec.Sources[at], key) && (key.Ref.Namespace == "" || key.Ref.Namespace == namespace)
+		})
+	})
+}
+
+// deniedUnread returns the selections of a live volume that were denied before they were read.
+func (l look) deniedUnread() (denied []source.Key) {
+	for s := range l.sources() {
+		if !l.isLive || !s.key.IsSelection() || !apierrors.IsForbidden(s.now.Err) {
+			continue
+		}
+		switch l.effectOf(s) {
+		case access.Await, access.Refuse:
+			denied = append(denied, s.key)
+		case access.Serve, access.Remove:
+		}
+	}
+	return denied
+}
+
+// isRecalled reports whether a source is a selection whose objects are those that the files had,
+// also if another identity can read it.
+func (l look) isRecalled(key source.Key) bool {
+	return slices.ContainsFunc(l.denied, func(denied source.Key) bool {
+		return denied.Ref == key.Ref && denied.Selector == key.Selector
+	})
+}
+
+// addRecalled adds the objects that the files had. Their versions are not known.
+func (c *selected) addRecalled(l look) {
+	for _, key := range l.denied {
+		c.versions = append(c.versions, api.Content{Ref: key.Ref.Selecting(key.Selector)})
+	}
+	for at, lists := range l.recalled {
+		for _, objects := range lists {
+			c.count += len(objects)
+			for _, o := range objects {
+				c.bytes += o.Content.Size()
+			}
+		}
+		if c.objects == nil {
+			c.objects = treebuilder.Selected{}
+		}
+		c.objects[at] = append(c.objects[at], lists...)
+	}
+}
