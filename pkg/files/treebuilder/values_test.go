@@ -1,6 +1,7 @@
 package treebuilder_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -181,5 +182,19 @@ func TestTheLargestFilesWithValues(t *testing.T) {
 				t.Fatalf("Prepare makes %d files, %v, want %d", len(files), err, len(tt.keys))
 			}
 		})
+	}
+}
+
+// TestKindsOfMistakes: a value may come to be, so a place without one is missing. A value that does not fit is unsupported.
+func TestKindsOfMistakes(t *testing.T) {
+	t.Parallel()
+	for text, isMissing := range map[string]bool{"$(NONE)": true, "$(A|xml)": false} {
+		v := volume{sources: "[{configMap: {name: app, expand: {}}}]", objects: map[string]map[string]string{"configmap/app": {"a": text}}, values: "[]"}
+		_, _, err := v.build(t)
+		_, gotMissing := errors.AsType[*treebuilder.MissingError](err)
+		_, gotUnsupported := errors.AsType[*treebuilder.UnsupportedError](err)
+		if gotMissing != isMissing || gotUnsupported == isMissing {
+			t.Errorf("%s: Prepare = %T, want a *MissingError: %t", text, err, isMissing)
+		}
 	}
 }
