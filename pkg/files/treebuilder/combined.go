@@ -100,7 +100,7 @@ func (d *draft) addCombined(src api.Source, content api.Content) {
 // adds a problem. It stops reading values when the volume is too large, so that a refusal is cheap
 // as well.
 func (d *draft) measure(s *combinedFile, src api.Source) bool {
-	if d.isFull || d.exceeds(leastSize(s.values, MaxRendered-d.combined)) {
+	if d.isFull || d.exceeds(leastSize(s.values)) {
 		return false
 	}
 	wrong := map[error]*offenders{}
@@ -125,13 +125,10 @@ func (d *draft) measure(s *combinedFile, src api.Source) bool {
 	return len(wrong) == 0
 }
 
-// leastSize returns a lower bound of the size of a file. It stops counting above most.
-func leastSize(values map[string][]byte, most int) int {
+// leastSize returns a lower bound of the size of a file. It reads no value.
+func leastSize(values map[string][]byte) int {
 	least := rendering.FrameSize
 	for name, value := range values {
-		if least > most {
-			break
-		}
 		least += len(name) + len(value) + rendering.LeastBetween
 	}
 	return least

@@ -38,6 +38,25 @@ func TestKeysAtMountPointsAreLeftOut(t *testing.T) {
 	}
 }
 
+// TestMountPointsIfAbsent are those for which no file is in the way, and those that there always are.
+func TestMountPointsIfAbsent(t *testing.T) {
+	t.Parallel()
+	s := spec(api.Source{Ref: web})
+	s.MountPoints, s.MountPointsIfAbsent = []string{"m"}, []string{"a", "a/b", "c", "z"}
+	plan, err := treebuilder.Prepare(s, nil, objects(map[api.Ref][]string{web: {"a", "1", "m", "2"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"c", "m", "z"}, plan.MountPoints()); diff != "" {
+		t.Errorf("mount points (-want +got):\n%s", diff)
+	}
+	wantTree := plain(file("a", "1", 0o644))
+	wantTree.MountPoints = []string{"c", "m", "z"}
+	if diff := cmp.Diff(wantTree, plan.Tree()); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
+	}
+}
+
 // TestLeftOutIsBounded: the text ends up in an Event.
 func TestLeftOutIsBounded(t *testing.T) {
 	t.Parallel()

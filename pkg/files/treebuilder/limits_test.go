@@ -12,9 +12,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
-// crowded returns an object with about as many keys as one can have.
-func crowded(name string) api.Content {
-	const keys = 100_000
+// crowded returns an object with a number of keys. It can have about a hundred thousand.
+func crowded(name string, keys int) api.Content {
 	c := api.Content{Ref: api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: name}, Data: make(map[string][]byte, keys)}
 	for i := range keys {
 		c.Data[fmt.Sprintf("%05x", i)] = nil
@@ -25,8 +24,8 @@ func crowded(name string) api.Content {
 // TestPrepareBoundsItsKeys: a few bytes of text can name an object with a hundred thousand keys thousands of times. A volume that
 // asks for too many keys is refused before the first of them is looked at.
 func TestPrepareBoundsItsKeys(t *testing.T) { // Not parallel: whatever else is allocated would be counted.
-	object := crowded("a")
-	contents := map[api.Ref]api.Content{object.Ref: object}
+	object, small, one := crowded("a", 100_000), crowded("small", treebuilder.MostKeys>>8), crowded("one", 1)
+	contents := map[api.Ref]api.Content{object.Ref: object, small.Ref: small, one.Ref: one}
 	selected := func(sources int) treebuilder.Selected {
 		all := treebuilder.Selected{}
 		for i := range sources {
@@ -36,6 +35,9 @@ func TestPrepareBoundsItsKeys(t *testing.T) { // Not parallel: whatever else is 
 	}
 	const (
 		named    = "- configMap: {name: a}\n"
+		most     = 256 // So many times the keys of small are as many as there may be.
+		few      = "- configMap: {name: small}\n"
+		single   = "- configMap: {name: one}\n"
 		selector = "- configMap: {labelSelector: {}}\n"
 		tooMany  = "the sources and values of the volume have %d keys together, the most is 262144: list the keys that it needs in items, " +
 			"or use more volumes"
@@ -45,14 +47,17 @@ func TestPrepareBoundsItsKeys(t *testing.T) { // Not parallel: whatever else is 
 		selected   treebuilder.Selected
 		keys       int // Zero if there are not too many.
 	}{
-		"an object twice":           {attributes: map[string]string{"sources": strings.Repeat(named, 2)}},
-		"an object very often":      {attributes: map[string]string{"sources": strings.Repeat(named, 2048)}, keys: 204_800_000},
-		"items of it very often":    {attributes: map[string]string{"sources": strings.Repeat("- configMap: {name: a, items: []}\n", 1000)}, keys: 100_000_000},
-		"values of it":              {attributes: map[string]string{"sources": "- configMap: {name: a, expand: {}}", "values": named}},
-		"values of it very often":   {attributes: map[string]string{"sources": "- configMap: {name: a, expand: {}}", "values": strings.Repeat(named, 2048)}, keys: 204_900_000},
-		"values that no file names": {attributes: map[string]string{"sources": named, "values": strings.Repeat(named, 2048)}},
-		"a selection":               {attributes: map[string]string{"sources": selector}, selected: selected(1)},
-		"many equal selections":     {attributes: map[string]string{"sources": strings.Repeat(selector, 256)}, selected: selected(256), keys: 25_600_000},
+		"an object twice":                    {attributes: map[string]string{"sources": strings.Repeat(named, 2)}},
+		"an object very often":               {attributes: map[string]string{"sources": strings.Repeat(named, 2048)}, keys: 204_800_000},
+		"as many as there may be":            {attributes: map[string]string{"sources": strings.Repeat(few, most)}},
+		"one more":                           {attributes: map[string]string{"sources": strings.Repeat(few, most) + single}, keys: treebuilder.MostKeys + 1},
+		"an object twice, and an item of it": {attributes: map[string]string{"sources": strings.Repeat(named, 2) + "- configMap: {name: a, items: [{key: '00000', path: x}]}"}},
+		"items of it very often":             {attributes: map[string]string{"sources": strings.Repeat("- configMap: {name: a, items: []}\n", 1000)}, keys: 100_000_000},
+		"values of it":                       {attributes: map[string]string{"sources": "- configMap: {name: a, expand: {}}", "values": named}},
+		"values of it very often":            {attributes: map[string]string{"sources": "- configMap: {name: a, expand: {}}", "values": strings.Repeat(named, 2048)}, keys: 204_900_000},
+		"values that no file names":          {attributes: map[string]string{"sources": named, "values": strings.Repeat(named, 2048)}},
+		"a selection":                        {attributes: map[string]string{"sources": selector}, selected: selected(1)},
+		"many equal selections":              {attributes: map[string]string{"sources": strings.Repeat(selector, 256)}, selected: selected(256), keys: 25_600_000},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -111,15 +116,19 @@ func TestPrepareBoundsThePathsOfSelectedFiles(t *testing.T) { // Not parallel: w
 			all[i].Content.Data[fmt.Sprint("key-", j)] = nil
 		}
 	}
-	const unsaid = "and more than 980 more"
+	const (
+		unsaid  = "and more than 980 more"
+		tooLong = "the paths of the files of selected objects have more than 16 MiB together: use shorter paths, or more volumes"
+		tooMany = "the files of selected objects need more than 131072 directories: use shorter paths, or more volumes"
+	)
 	for name, test := range map[string]struct {
 		path       string
 		collisions string // The last of them.
-		want       string // What the error contains; empty for success.
+		want       string // The error; empty for success.
 	}{
-		"long paths":  {strings.Repeat(strings.Repeat("x", 200)+"/", 15) + "$(name)/$(key)", "", "have more than 16 MiB together: use shorter paths, or"},
-		"deep paths":  {strings.Repeat("x/$(name)$(key)/", 12) + "y", "", "have more than 16 MiB together"},
-		"directories": {"$(name)/$(key)/x/y", "", "need more than 131072 directories: use shorter paths, or more volumes"},
+		"long paths":  {strings.Repeat(strings.Repeat("x", 200)+"/", 15) + "$(name)/$(key)", "", tooLong},
+		"deep paths":  {strings.Repeat("x/$(name)$(key)/", 12) + "y", "", tooLong},
+		"directories": {"$(name)/$(key)/x/y", "", tooMany},
 		"one path":    {strings.Repeat("x", 40), unsaid, ""},
 		"no path":     {strings.Repeat("$(key)", 50), unsaid, ""},
 	} {
@@ -128,8 +137,8 @@ func TestPrepareBoundsThePathsOfSelectedFiles(t *testing.T) { // Not parallel: w
 			expect.NoError(t, err)
 			var plan treebuilder.Plan
 			grown := heap(func() { plan, err = treebuilder.PrepareSelected(spec, nil, nil, treebuilder.Selected{0: {all}}) })
-			if got := fmt.Sprint(err); (err != nil) != (test.want != "") || !strings.Contains(got, test.want) && err != nil {
-				t.Errorf("PrepareSelected = %.300v, want an error with %q", err, test.want)
+			if got := fmt.Sprint(err); (err != nil) != (test.want != "") || got != test.want && err != nil {
+				t.Errorf("PrepareSelected = %.300v, want %q", err, test.want)
 			}
 			if got := plan.Collisions(); err == nil && got[len(got)-1] != test.collisions {
 				t.Errorf("the last of the collisions is %q, want %q", got[len(got)-1], test.collisions)
@@ -138,6 +147,35 @@ func TestPrepareBoundsThePathsOfSelectedFiles(t *testing.T) { // Not parallel: w
 				t.Errorf("what is left of it has %d KiB, want little", grown>>10)
 			}
 			runtime.KeepAlive(plan)
+		})
+	}
+}
+
+// TestThePathsThatSelectedFilesMayHave has the last directory and the last byte that may be, and one more.
+func TestThePathsThatSelectedFilesMayHave(t *testing.T) {
+	t.Parallel()
+	all := []treebuilder.Object{{Content: crowded("a", 4096)}}
+	more := []treebuilder.Object{{Content: crowded("one", 1)}}
+	for name, tt := range map[string]struct{ path, one, want string }{
+		"directories": {
+			"$(key)" + strings.Repeat("/x", 31) + "/f", "more/f", // 32 directories for each key.
+			"the files of selected objects need more than 131072 directories: use shorter paths, or more volumes",
+		},
+		"bytes": {
+			"x/" + strings.Repeat(strings.Repeat("x", 255)+"/", 15) + strings.Repeat("x", 254), "f", // 4096 bytes for each key.
+			"the paths of the files of selected objects have more than 16 MiB together: use shorter paths, or more volumes",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := spec(selecting(tt.path), selecting(tt.one))
+			s.Sources[1].Optional = true
+			_, err := treebuilder.PrepareSelected(s, nil, nil, treebuilder.Selected{0: {all}})
+			expect.NoError(t, err)
+			_, err = treebuilder.PrepareSelected(s, nil, nil, treebuilder.Selected{0: {all}, 1: {more}})
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("PrepareSelected with one more = %v, want %s", err, tt.want)
+			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package treebuilder
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,7 @@ func (p *problems) Error() string {
 // Problems returns what is wrong, one text for each thing, each once. After 20 of them a last text
 // counts the rest. The list is the caller's.
 func (p *problems) Problems() []string {
-	texts := append(make([]string, 0, len(p.first)+1), p.first...)
+	texts := slices.Clone(p.first)
 	if more := len(p.seen) - len(p.first); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}

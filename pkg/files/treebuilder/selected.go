@@ -59,8 +59,6 @@ func (d *draft) addSelected(spec api.Spec, selected Selected) {
 	if len(files) == 0 || d.unsupported.any() {
 		return
 	}
-	named := d.named
-	d.named = nil
 	slices.SortFunc(files, func(a, b selectedFile) int {
 		x, y := a.object.Content.Ref, b.object.Content.Ref
 		return cmp.Or(a.object.Created.Compare(b.object.Created), cmp.Compare(x.Namespace, y.Namespace),
@@ -70,7 +68,7 @@ func (d *draft) addSelected(spec api.Spec, selected Selected) {
 	places := newPlaces(maps.Keys(d.files))
 	owners := map[string]selectedFile{}
 	for _, f := range files {
-		by, isNamed := named[f.path]
+		named, isNamed := d.files[f.path] // Unless it is taken: then the file is that of the owner.
 		owner, isTaken := owners[f.path]
 		switch {
 		case isTaken && owner.object.Content.Ref == f.object.Content.Ref && owner.key == f.key:
@@ -78,7 +76,7 @@ func (d *draft) addSelected(spec api.Spec, selected Selected) {
 		case isTaken:
 			d.collisions.add(fmt.Sprintf("%s, which %s has", f, owner.object.Content.Ref))
 			continue
-		case isNamed && by > f.source:
+		case isNamed && named.source > f.source:
 			continue
 		case !isNamed && places.conflict(f.path) != "":
 			d.collisions.add(fmt.Sprintf("%s, because of the file %s", f, shown(places.conflict(f.path))))

@@ -90,6 +90,17 @@ func TestPrepareSelected(t *testing.T) {
 			selected: treebuilder.Selected{0: {{object("a", 2, "k", "1")}}, 1: {{object("a", 2, "k", "1")}}},
 			want:     []tree.File{file("k", "1", 0o644)},
 		},
+		"two selections find one object, and the mode is that of the first": {
+			sources:  []api.Source{withMode, selecting(byKey)},
+			selected: treebuilder.Selected{0: {{object("a", 2, "k", "1")}}, 1: {{object("a", 2, "k", "1", "l", "2")}}},
+			want:     []tree.File{file("k", "1", 0o400), file("l", "2", 0o644)},
+		},
+		"two keys of one object": {
+			sources:    []api.Source{selecting("$(name)")},
+			selected:   treebuilder.Selected{0: {{object("a", 2, "k", "1", "l", "2")}}},
+			want:       []tree.File{file("a", "1", 0o644)},
+			collisions: []string{"key l of configmap shop/a at path a, which configmap shop/a has"},
+		},
 		"folders, and paths that no volume can have": {
 			sources:  []api.Source{selecting(byKey)},
 			selected: treebuilder.Selected{0: {{object("a", 1, "k", "1"), inFolder, outside, absolute, object("e", 1, "..data", "5")}}},
@@ -141,6 +152,11 @@ func TestPrepareSelected(t *testing.T) {
 		"nothing matches": {
 			sources: []api.Source{selecting(byKey)},
 			err:     "no configmap matches labelSelector team=web",
+		},
+		"no range of a source matches": {
+			sources:  []api.Source{selecting(byKey)},
+			selected: treebuilder.Selected{0: {{}, {}}},
+			err:      "no configmap matches labelSelector team=web",
 		},
 		"nothing has to match": {sources: []api.Source{optional}},
 		"an object without keys matches": {

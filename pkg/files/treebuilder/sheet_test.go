@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,10 @@ import (
 // as is a source that has one file of all its keys.
 func as(ref api.Ref, path string, format api.Format, items ...api.Item) api.Source {
 	return api.Source{Ref: ref, Items: items, As: &api.As{Path: path, Format: format}}
+}
+
+func configMap(name string) api.Ref {
+	return api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: name}
 }
 
 func optional(src api.Source) api.Source {
@@ -114,6 +119,7 @@ func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 	const advice = "; select the keys with items, where a path gives a key another name"
 	const names = `not the name of a variable (letters, digits and "_", no digit first): `
 	large := strings.Repeat("x", 1<<20)
+	whole, half := configMap("whole"), configMap("half")
 	contents := objects(map[api.Ref][]string{
 		web:  {"COLOR", "red", "log.level", "hunter2", "app.conf", "hunter2"},
 		cert: {"blob", "hunter2\xff", "nul", "hunter2\x00", "a.b", "hunter2"},
@@ -121,6 +127,8 @@ func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 			"a-1", "", "a-2", "", "a-3", "", "a-4", "", "a-5", "", "a-6", "", "a-7", "", "A", "",
 		},
 		extra: {"large", large, "quotes", strings.Repeat("'", 1<<19)},
+		whole: {"a.b", strings.Repeat("x", treebuilder.MaxRendered)},
+		half:  {"blob", strings.Repeat("x", treebuilder.MaxRendered/2) + "\xff"},
 	})
 	tooMuch := "the files that as makes would have more than 4 MiB together, which is the most for a volume; select fewer keys with items"
 	tests := map[string]struct {
@@ -152,6 +160,14 @@ func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 		"too much by what is escaped": {
 			spec(as(extra, "a", api.FormatDotenv), as(extra, "b", api.FormatDotenv)),
 			tooMuch,
+		},
+		"too much, whatever the names": {
+			spec(as(web, "a", api.FormatDotenv), as(whole, "b", api.FormatDotenv), as(web, "c", api.FormatDotenv)),
+			"[" + `configmap "web" does not fit into a (dotenv): ` + names + "app.conf, log.level" + advice + ", " + tooMuch + "]",
+		},
+		"too much together with what is unfit": {
+			spec(as(half, "a", api.FormatJSON), as(half, "b", api.FormatYAML)),
+			`[configmap "half" does not fit into a (json): a value that is not text in UTF-8: blob` + advice + ", " + tooMuch + "]",
 		},
 		"after what is missing": {
 			spec(as(web, "a", api.FormatDotenv), api.Source{Ref: shared}),
@@ -189,6 +205,46 @@ func TestTheLargestCombinedFile(t *testing.T) {
 		if fits && plan.Tree().Size() < len(value) {
 			t.Errorf("the file has %d bytes, want all %d of the value", plan.Tree().Size(), len(value))
 		}
+	}
+}
+
+// TestNoValueOfALargeFileIsRead: what its names and values have at least is enough to refuse it.
+func TestNoValueOfALargeFileIsRead(t *testing.T) {
+	t.Parallel()
+	least := rendering.FrameSize + len("A") + rendering.LeastBetween
+	for more, want := range map[int]string{
+		0: `configmap "web" does not fit into a (json): a value that is not text in UTF-8: A; select the keys with items, where a path gives a ` +
+			"key another name",
+		1: "the files that as makes would have more than 4 MiB together, which is the most for a volume; select fewer keys with items",
+	} {
+		value := strings.Repeat("\xff", treebuilder.MaxRendered-least+more)
+		_, err := treebuilder.Prepare(spec(as(web, "a", api.FormatJSON)), nil, objects(map[api.Ref][]string{web: {"A", value}}))
+		if err == nil || err.Error() != want {
+			t.Errorf("Prepare with %d bytes more than fit = %v, want %s", more, err, want)
+		}
+	}
+}
+
+// TestMemoryOfCombinedFiles is their bytes, at most, and 32 for each name. Files of keys take none.
+func TestMemoryOfCombinedFiles(t *testing.T) {
+	t.Parallel()
+	contents := objects(map[api.Ref][]string{web: {"A", "1", "B", "it's"}, other: {"k", "value"}, extra: {}})
+	dotenv := as(web, "a", api.FormatDotenv) // Six bytes and twelve, and four of the frame.
+	for name, tt := range map[string]struct {
+		spec     api.Spec
+		sizes    []int
+		rendered int64
+	}{
+		"no key":          {spec(as(extra, "a", api.FormatDotenv)), []int{4}, 4},
+		"two keys":        {spec(dotenv), []int{22}, 22 + 2*32},
+		"one item":        {spec(as(web, "a", api.FormatDotenv, api.Item{Key: "A", Path: "N"})), []int{10}, 10 + 32},
+		"files beside":    {spec(dotenv, as(extra, "b", api.FormatJSON), api.Source{Ref: other}), []int{22, 4, 5}, 26 + 2*32},
+		"a file in place": {spec(as(other, "k", api.FormatJSON), api.Source{Ref: other}), []int{5}, 0},
+	} {
+		plan, err := treebuilder.Prepare(tt.spec, nil, contents)
+		expect.NoError(t, err)
+		wantSame(t, name+": Sizes", tt.sizes, slices.Collect(plan.Sizes()))
+		wantSame(t, name+": Rendered", tt.rendered, plan.Rendered())
 	}
 }
 

@@ -36,3 +36,19 @@ func TestShortListInAnyOrder(t *testing.T) {
 		t.Errorf("no texts make %q", got)
 	}
 }
+
+// TestShortListSortsSeldom: a list that is sorted for each text would take minutes for very many keys.
+func TestShortListSortsSeldom(t *testing.T) {
+	t.Parallel()
+	var l shortList
+	for range 2 * mostCounted {
+		l.add("text")
+	}
+	if len(l.texts) != 2*mostCounted {
+		t.Errorf("the list has %d texts, want all %d before it is sorted", len(l.texts), 2*mostCounted)
+	}
+	l.add("text")
+	if len(l.texts) != 1 {
+		t.Errorf("the list has %d texts after it was sorted, want 1", len(l.texts))
+	}
+}

@@ -59,16 +59,13 @@ func PrepareSelected(
 		return Plan{}, err
 	}
 	d := draft{
-		defaultMode: spec.DefaultMode, files: map[string]tree.File{}, mountPoints: spec.MountPoints,
+		defaultMode: spec.DefaultMode, files: map[string]draftFile{}, mountPoints: spec.MountPoints,
 		marks: needsSources(spec),
 	}
 	if fsGroup != nil && spec.UID == nil {
 		d.added = groupReads
 	}
 	d.readValues(spec, contents)
-	if len(selected) > 0 {
-		d.named = map[string]int{}
-	}
 	for i, src := range spec.Sources {
 		d.source, d.field = i, fieldOfItems(spec, i)
 		content, found := contents[src.Ref]
@@ -91,7 +88,7 @@ func PrepareSelected(
 	}
 	files := make([]tree.File, 0, len(d.files))
 	for _, f := range d.files {
-		files = append(files, f)
+		files = append(files, f.File)
 	}
 	t, err := tree.New(files)
 	if err != nil {
@@ -108,18 +105,14 @@ func PrepareSelected(
 type draft struct {
 	defaultMode fs.FileMode // Of files for which no item has one.
 	added       fs.FileMode // Added to the modes of files for which no item has an owner.
-	files       map[string]tree.File
+	files       map[string]draftFile
 	mountPoints []string  // Where no file may be.
 	leftOut     shortList // The keys whose places these are.
 	field       string    // Where the items of the source at hand stand in the attributes.
 	collisions  shortList // See [Plan.Collisions].
 	pathBytes   int       // Of the paths of selected files.
-	// named has the index of the source of each file of a named object. It is nil if there are no
-	// selections.
-	named  map[string]int
-	source int // The one that is being added.
-	// marks means that files have their source: see [needsSources].
-	marks       bool
+	source      int       // The one that is being added.
+	marks       bool      // Files have their [tree.File.Source]: see [needsSources].
 	rendered    map[string]renderedFile
 	secrets     []string
 	values      values
@@ -134,6 +127,13 @@ type draft struct {
 	expanded, texts int
 }
 
+// draftFile is a file with the index of its source, if that names an object.
+type draftFile struct {
+	tree.File
+
+	source int
+}
+
 // addFile adds a file, in place of one with the same path. Without a mode it has the default one.
 func (d *draft) addFile(f tree.File, mode *fs.FileMode) {
 	f.Mode = d.defaultMode
@@ -146,10 +146,7 @@ func (d *draft) addFile(f tree.File, mode *fs.FileMode) {
 	if d.marks {
 		f.Source = cmp.Or(f.Source, sourceOfNamed)
 	}
-	d.files[f.Path] = f
-	if d.named != nil {
-		d.named[f.Path] = d.source
-	}
+	d.files[f.Path] = draftFile{f, d.source}
 	delete(d.rendered, f.Path)
 }
 

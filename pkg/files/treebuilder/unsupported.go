@@ -30,10 +30,8 @@ func (o *offenders) with(name string) *offenders {
 	}
 	o.count++
 	at, _ := slices.BinarySearch(o.first, name)
-	if at < mostOffenders {
-		o.first = slices.Insert(o.first, at, name)
-		o.first = o.first[:min(len(o.first), mostOffenders)]
-	}
+	o.first = slices.Insert(o.first, at, name)
+	o.first = o.first[:min(len(o.first), mostOffenders)]
 	return o
 }
 

@@ -1,6 +1,8 @@
 package treebuilder_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -54,7 +56,7 @@ func TestValuesInFiles(t *testing.T) {
 	t.Parallel()
 	v := volume{
 		sources: `[{configMap: {name: app, expand: {quote: json}}}, {configMap: {name: plain, items: [{key: a, path: plain/a}, {key: b, path: plain/b, expand: {syntax: "${}"}}]}}]`,
-		values:  "[{secret: {name: db, prefix: DB_}}, {configMap: {name: more, optional: true}}, {configMap: {name: over, items: [{key: x, path: DB_user}]}}, {pod: {name: POD, nodeName: NODE}}]",
+		values:  "[{secret: {name: db, prefix: DB_}}, {configMap: {name: more, optional: true}}, {pod: {name: POD, nodeName: NODE}}, {configMap: {name: over, items: [{key: x, path: DB_user}]}}]",
 		objects: map[string]map[string]string{
 			"configmap/app":   {"app.json": `{"user": $(DB_user), "password": $(DB_password), "pod": $(POD), "none": $(NONE:-x)}`},
 			"configmap/plain": {"a": "$(DB_user)", "b": "${NODE} $(DB_user)"},
@@ -98,6 +100,22 @@ func TestModesOfFilesWithSecrets(t *testing.T) {
 	}
 }
 
+// TestValuesThatNoFileNamesAreNotRead: a key of them may be missing. An object may not.
+func TestValuesThatNoFileNamesAreNotRead(t *testing.T) {
+	t.Parallel()
+	v := volume{
+		sources: "[{configMap: {name: app}}]", values: "[{secret: {name: db, items: [{key: none, path: A}]}}]",
+		objects: map[string]map[string]string{"configmap/app": {"a": "$(A)"}, "secret/db": {}},
+	}
+	if _, files, err := v.build(t); err != nil || files["a"] != "$(A)" {
+		t.Errorf("Prepare makes %q, %v, want the text as it is", files, err)
+	}
+	delete(v.objects, "secret/db")
+	if _, _, err := v.build(t); err == nil || err.Error() != `secret "db" not found` {
+		t.Errorf("Prepare = %v without the object of the values, want that it is not found", err)
+	}
+}
+
 // TestMistakesInFilesWithValues name object, key, line and name, and no value.
 func TestMistakesInFilesWithValues(t *testing.T) {
 	t.Parallel()
@@ -125,6 +143,58 @@ func TestMistakesInFilesWithValues(t *testing.T) {
 		_, _, err := tt.build(t)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %.300v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// TestTheLargestFilesWithValues: the largest file, as many of them as fit, and the first byte that does not.
+func TestTheLargestFilesWithValues(t *testing.T) {
+	t.Parallel()
+	const tooMuch = "key %s of configmap team/app has with its values more than 4 MiB, or all such files of the volume more than 16 MiB"
+	data := map[string]string{"large": strings.Repeat("$(A)", 4), "larger": strings.Repeat("$(A)", 4) + "x", "none": "", "one": "x"}
+	for name, tt := range map[string]struct {
+		keys  []string
+		wrong string // The key that is too much; empty for none.
+	}{
+		"a file":                {[]string{"large"}, ""},
+		"a byte more":           {[]string{"larger"}, "larger"},
+		"all files":             {[]string{"large", "large", "large", "large", "none"}, ""},
+		"all files, and a byte": {[]string{"large", "large", "large", "large", "one"}, "one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var items strings.Builder
+			for i, key := range tt.keys {
+				fmt.Fprintf(&items, "{key: %s, path: p%d},", key, i)
+			}
+			v := volume{
+				sources: "[{configMap: {name: app, expand: {}, items: [" + items.String() + "]}}]", values: "[{configMap: {name: more}}]",
+				objects: map[string]map[string]string{"configmap/app": data, "configmap/more": {"A": strings.Repeat("x", 1<<20)}},
+			}
+			_, files, err := v.build(t)
+			if tt.wrong != "" {
+				if want := fmt.Sprintf(tooMuch, tt.wrong); err == nil || err.Error() != want {
+					t.Fatalf("Prepare = %v, want %s", err, want)
+				}
+				return
+			}
+			if err != nil || len(files) != len(tt.keys) {
+				t.Fatalf("Prepare makes %d files, %v, want %d", len(files), err, len(tt.keys))
+			}
+		})
+	}
+}
+
+// TestKindsOfMistakes: a value may come to be, so a place without one is missing. A value that does not fit is unsupported.
+func TestKindsOfMistakes(t *testing.T) {
+	t.Parallel()
+	for text, isMissing := range map[string]bool{"$(NONE)": true, "$(A|xml)": false} {
+		v := volume{sources: "[{configMap: {name: app, expand: {}}}]", objects: map[string]map[string]string{"configmap/app": {"a": text}}, values: "[]"}
+		_, _, err := v.build(t)
+		_, gotMissing := errors.AsType[*treebuilder.MissingError](err)
+		_, gotUnsupported := errors.AsType[*treebuilder.UnsupportedError](err)
+		if gotMissing != isMissing || gotUnsupported == isMissing {
+			t.Errorf("%s: Prepare = %T, want a *MissingError: %t", text, err, isMissing)
 		}
 	}
 }
