@@ -192,7 +192,8 @@ func TestAnObjectThatMovesToAFileWithAMistakeStays(t *testing.T) {
 	t.Parallel()
 	f := follow(t, map[string]string{"a.yaml": configMap("web", "1"), "b.yaml": configMap("other", "1")})
 	f.use(web())
-	write(t, f.dir, map[string]string{"b.yaml": configMap("other", "1") + "---\n" + configMap("web", "2") + "oops\n", "a.yaml": ""})
+	write(t, f.dir, map[string]string{"b.yaml": configMap("other", "1") + "---\n" + configMap("web", "2") + "oops\n"})
+	write(t, f.dir, map[string]string{"a.yaml": ""}) // Later: between the two steps an object that no file defines may be deleted.
 	f.await(web(), "moved", fails)
 	<-time.After(vanishTime)
 	if s := f.Get(web()); !s.Found {

@@ -123,20 +123,21 @@ func TestRun(t *testing.T) {
 	if err := Run(t.Context(), []string{"no-such-command"}); err == nil {
 		t.Error("a command that does not exist has run")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	file := filepath.Join(t.TempDir(), "child")
-	err = Run(ctx, []string{"sh", "-c", "sleep 60 & echo $! > " + file + "; wait"})
-	if err == nil || !strings.Contains(err.Error(), "did not end in time") {
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, []string{"sh", "-c", "sleep 60 & echo $! > " + file + "; wait"}) }()
+	var child int
+	becomes(t, "the child has begun", func() bool {
+		text, _ := os.ReadFile(file)
+		line, isWhole := strings.CutSuffix(string(text), "\n")
+		child, err = strconv.Atoi(line)
+		return isWhole && err == nil
+	})
+	stop()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "did not end in time") {
 		t.Errorf("err = %v", err)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	child, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
 	}
 	becomes(t, "the child has ended", func() bool {
 		_, isAlive := (Target{Proc: "/proc"}).started(child)
