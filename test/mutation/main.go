@@ -21,7 +21,7 @@ import (
 func core() []target {
 	return []target{
 		{folder: "pkg/api", floor: 88},
-		{folder: "pkg/files/treebuilder", floor: 75},
+		{folder: "pkg/files/treebuilder", floor: 92},
 		{folder: "pkg/files/atomicdir", floor: 72},
 		{folder: "pkg/driver/volume", floor: 70},
 		{folder: "pkg/driver/source", floor: 82},
