@@ -96,7 +96,7 @@ func (h held) write(w write) (changed bool, err error) {
 	}
 	defer func() {
 		h.charge(view)
-		if err != nil || view != h.files.view {
+		if err != nil && !isEarly(err) || view != h.files.view {
 			err = errors.Join(err, h.closeCachedView(), view.Close()) // The next sync opens a new view.
 		}
 	}()

@@ -3,6 +3,7 @@ package volume_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -320,6 +321,33 @@ func TestStatusOfSelections(t *testing.T) {
 		pass(settling)
 		if selection, member = look(); *selection.Projected != *selection.Known || !member.Release.IsShown {
 			n.Errorf("selection = %+v, member = %+v, want both current", selection, member)
+		}
+	})
+}
+
+// TestFilesThatStayInABurst of edits, which have to wait for the grace of the files before, keep their inodes.
+func TestFilesThatStayInABurst(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.keepFileTime()
+		a, b := mapIn("default", "a"), mapIn("default", "b")
+		n.cluster.set(a, "x", strings.Repeat("x", 800_000))
+		n.label(a, 1, "")
+		n.cluster.set(b, "y", "1")
+		n.label(b, 1, "")
+		_, r := n.live(selecting(""))
+		x := n.inodeOf(r, "..data/x")
+		n.cluster.set(b, "y", "2")
+		pass(latency)
+		n.passChange(filepath.Join(r.TargetPath, "..data"))
+		for _, value := range []string{"3", "4", "5"} {
+			n.cluster.set(b, "y", value)
+			pass(latency)
+			wantSame(n, "file y in the burst", "2", n.files(r.TargetPath)["y"])
+		}
+		pass(settling)
+		wantSame(n, "file y after the burst", "5", n.files(r.TargetPath)["y"])
+		if n.inodeOf(r, "..data/x") != x {
+			n.Error("after edits of y, x is another inode")
 		}
 	})
 }

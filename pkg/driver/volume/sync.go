@@ -66,12 +66,18 @@ func (h held) sync(ctx context.Context) (look, Result, error) {
 	if isRetried(err) {
 		h.flags.markChanged(since) // The next try is for the same change.
 	}
-	if _, early := errors.AsType[*atomicdir.EarlyError](err); early {
+	if isEarly(err) {
 		return l, result, err
 	}
 	h.node.reporter.Synced(result, since)
 	klog.FromContext(ctx).V(4).Info("Synced", logkeys.VolumeID, h.id, logkeys.Result, result)
 	return l, result, err
+}
+
+// isEarly reports whether a write was only too early.
+func isEarly(err error) bool {
+	_, ok := errors.AsType[*atomicdir.EarlyError](err)
+	return ok
 }
 
 // project plans the files, takes the room for them, renders and applies them.
@@ -120,6 +126,12 @@ func (h held) apply(w write) (Result, error) {
 		w.keeps = func(path string) bool { return sums.HaveSame(was, path) }
 	}
 	changed, err := h.write(w)
+	if isEarly(err) { // The files are what they were, and the next write goes on from there.
+		h.files.digest = before
+		if distrusted {
+			h.flags.distrust()
+		}
+	}
 	if err != nil {
 		return ResultFailed, err
 	}

@@ -124,6 +124,8 @@ type atomicWrite struct {
 	// isNew means that the root is empty and that nobody sees it.
 	isNew bool
 	known *Known
+	// before is what was known.
+	before Known
 	// isAsLeft means that nothing has changed in the root since that.
 	isAsLeft bool
 	now      time.Time
@@ -176,7 +178,7 @@ func (w *atomicWrite) finish() error {
 // look is step 1.
 func (w *atomicWrite) look() error {
 	known := *w.known
-	*w.known = Known{}
+	w.before, *w.known = known, Known{}
 	var err error
 	if w.root, err = w.statSelf(); err != nil || w.isNew {
 		return err

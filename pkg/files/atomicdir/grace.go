@@ -28,6 +28,7 @@ func (w *atomicWrite) spare() error {
 			return nil
 		}
 		if room--; room < 0 && !w.isEqual {
+			*w.known = w.before // Nothing was touched.
 			return &EarlyError{Until: over}
 		}
 		w.spared[name] = true
