@@ -51,9 +51,11 @@ func (m *Manager) checkSources(ctx context.Context, v *volume) error {
 		h := v.lock()
 		defer h.unlock()
 		l, err := h.follow()
-		if err == nil {
-			_, _, err = l.plan()
+		if err != nil {
+			return err
 		}
+		_, _, giveBack, err := h.plan(l)
+		giveBack()
 		return err
 	})
 }

@@ -102,6 +102,36 @@ func (l look) sources() iter.Seq[seen] {
 	}
 }
 
+// keyCount returns how many keys a plan has, at most: each as often as a source has it.
+func (l look) keyCount() (count int) {
+	keys := make(map[source.Key]int, len(l.keys)) // Whoever reads them.
+	for s := range l.sources() {
+		if s.isMember {
+			count += len(s.then.Content.Data) // What it has itself counts with its selection.
+			continue
+		}
+		all := len(s.now.Content.Data) + len(s.then.Content.Data)
+		for _, m := range s.now.Members {
+			all += len(m.Content.Data)
+		}
+		of := source.Key{Ref: s.key.Ref, Selector: s.key.Selector}
+		keys[of] = max(keys[of], all)
+	}
+	for _, src := range l.spec.Inputs() {
+		switch {
+		case src.Selection != nil:
+			for _, all := range src.Ranges() {
+				count += keys[source.Key{Ref: all, Selector: src.Selection.Selector}]
+			}
+		case len(src.Items) > 0:
+			count += len(src.Items)
+		default:
+			count += keys[source.Key{Ref: src.Ref}]
+		}
+	}
+	return min(count, treebuilder.MostKeys)
+}
+
 // plan returns the files that the sources ask for, before anything is rendered, and the objects
 // that they come from. The error names everything that is in the way.
 func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {

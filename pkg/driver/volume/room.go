@@ -22,8 +22,10 @@ const (
 	bytesPerPublish = 256 << 10
 	bytesPerUse     = 1 << 10 // Of each source of a volume, even one with other users.
 	bytesPerItem    = 128     // Of each item of a volume, besides its key and path.
-	// bytesUnasked is how much a sync may render without asking for room. Few syncs run at a time,
-	// and a publish has bytesPerPublish.
+	bytesPerKey     = 512     // Of each key of the sources, while files are planned.
+	// keysUnasked is how many keys a plan has without asking for room, and bytesUnasked is how much
+	// a sync renders. Few syncs run at a time, and a publish has bytesPerPublish.
+	keysUnasked = 1 << 12
 	bytesUnasked = 64 << 10
 )
 
@@ -37,7 +39,7 @@ const roomTimeout = 8 * graceTime
 type memory struct {
 	account    *budget.Account
 	recordSize int       // In bytes, about.
-	borrowed   int64     // The room for what was rendered and is not in the files yet.
+	borrowed   int64     // The room for what was planned and rendered and is not in the files yet.
 	fullSince  time.Time // Since when there is no room for a change; zero if there is.
 }
 
@@ -55,28 +57,42 @@ func (p *projection) admitFiles(plan treebuilder.Plan) error {
 	return p.memory.account.Open(bytesPerVolume + p.footprint() + neededBy(plan))
 }
 
-// borrow takes the room for what a sync renders, which is in memory beside the files until giveBack
-// is called. A live volume waits for that room as for the room of its files, unless files must go.
-func (h held) borrow(rendered int64, mustGo bool) (giveBack func(), err error) {
-	if rendered <= bytesUnasked {
+// plan plans the files of a look. The room for a large plan is taken first, until giveBack is
+// called.
+func (h held) plan(
+	l look,
+) (plan treebuilder.Plan, contents map[api.Ref]api.Content, giveBack func(), err error) {
+	giveBack, err = h.borrow(int64(l.keyCount()-keysUnasked)*bytesPerKey, l.removesFiles())
+	if err != nil {
+		return treebuilder.Plan{}, nil, func() {}, err
+	}
+	plan, contents, err = l.plan()
+	return plan, contents, giveBack, err
+}
+
+// borrow takes the room for what a sync plans or renders, which is in memory beside the files until
+// giveBack is called. A live volume waits for that room as for the room of its files, unless files
+// must go.
+func (h held) borrow(bytes int64, mustGo bool) (giveBack func(), err error) {
+	if bytes <= bytesUnasked {
 		return func() {}, nil
 	}
 	account := h.node.room.Account()
 	switch {
 	case !h.isLive():
-		if err := account.Open(rendered); err != nil {
+		if err := account.Open(bytes); err != nil {
 			return nil, err
 		}
 	case mustGo:
-		account.Force(rendered)
+		account.Force(bytes)
 	default:
-		if err := account.Resize(rendered); err != nil {
-			return nil, h.waitForRoom(h.memory.account.Size()+rendered, err)
+		if err := account.Resize(bytes); err != nil {
+			return nil, h.waitForRoom(h.memory.account.Size()+bytes, err)
 		}
 	}
-	h.memory.borrowed = rendered
+	h.memory.borrowed += bytes
 	return func() {
-		h.memory.borrowed = 0
+		h.memory.borrowed -= bytes
 		account.Close()
 	}, nil
 }

@@ -94,6 +94,37 @@ func TestAnUpdateThatThereIsNoRoomFor(t *testing.T) {
 	}
 }
 
+// TestAPlanOfManyKeysTakesRoom, although their files take little: a new volume is refused, and a live one waits.
+func TestAPlanOfManyKeysTakesRoom(t *testing.T) {
+	bubble(t, func(n *node) {
+		many := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "many"}
+		const keys = 20_000
+		var pairs []string
+		for i := range keys {
+			pairs = append(pairs, fmt.Sprint("k", i), "")
+		}
+		n.cluster.set(many, pairs...)
+		n.cluster.set(web, "a", "1")
+		room, option := limited(16 << 20)
+		d, r := n.live(asFile("e", api.FormatDotenv), option)
+		others := room.Part(func(int64) {}).Account()
+		others.Force(9 << 20)
+		first := n.request("first", sources("{configMap: {name: many, as: {path: e, format: dotenv}}}"))
+		d.wantRefused(first, volume.Exhausted)
+		n.cluster.set(web, pairs...)
+		pass(10 * settling)
+		n.wantFiles(r, map[string]string{"e": "a='1'\n"})
+		n.wantReportedOnce("NoRoom: ")
+		others.Close()
+		pass(settling)
+		if got := strings.Count(n.files(r.TargetPath)["e"], "\n"); got != keys {
+			n.Errorf("the file has %d lines, want %d", got, keys)
+		}
+		d.publish(first)
+		n.volumes = append(n.volumes, first)
+	})
+}
+
 // TestARestartTakesTheRoomOfWhatIsThere, also when there is less than that by now. The files stay.
 func TestARestartTakesTheRoomOfWhatIsThere(t *testing.T) {
 	bubble(t, func(n *node) {

@@ -23,7 +23,7 @@ func (m *Manager) join(ctx context.Context, v *volume, own held) (joined bool) {
 	}
 	if h, isFree := other.lockBefore(time.Now().Add(joinTimeout)); isFree {
 		defer h.unlock()
-		if h.share(ctx, v, own.look()) {
+		if h.share(ctx, v, own) {
 			h.take(v, own)
 			return true
 		}
@@ -41,11 +41,12 @@ func (m *Manager) offer(own *projection) *projection {
 	return m.registry.offer(own)
 }
 
-// share mounts the files of the projection on the target of a volume, if they are what the volume
-// would get by this look. It returns false for whatever is in the way: if that is the target,
+// share mounts the files of the projection on the target of a volume with the projection own, if
+// they are what that would get. It returns false for whatever is in the way: if that is the target,
 // creating a file system fails too, and returns the reason.
-func (h held) share(ctx context.Context, v *volume, wanted look) bool {
-	_, contents, err := wanted.plan()
+func (h held) share(ctx context.Context, v *volume, own held) bool {
+	_, contents, giveBack, err := own.plan(own.look())
+	giveBack()
 	if err != nil || !h.isLive() {
 		return false
 	}

@@ -85,18 +85,19 @@ func (h held) project(l look) (Result, error) {
 	if err := h.decideMountPoints(&l); err != nil {
 		return ResultFailed, err
 	}
-	plan, contents, err := l.plan()
+	plan, contents, giveBack, err := h.plan(l)
+	defer giveBack()
 	if err != nil {
 		return ResultFailed, err
 	}
 	if err := h.admitFiles(plan); err != nil {
 		return ResultFailed, err
 	}
-	giveBack, err := h.borrow(plan.Rendered(), l.removesFiles())
+	giveBackRendered, err := h.borrow(plan.Rendered(), l.removesFiles())
 	if err != nil {
 		return ResultFailed, err
 	}
-	defer giveBack()
+	defer giveBackRendered()
 	t := plan.Tree()
 	result, err := h.apply(write{tree: t, needed: neededBy(plan), mustGo: l.removesFiles()})
 	if err != nil {
