@@ -104,10 +104,10 @@ func (l look) sources() iter.Seq[seen] {
 
 // keyCount returns how many keys a plan has, at most: each as often as a source has it.
 func (l look) keyCount() (count int) {
-	keys := make(map[source.Key]int, len(l.keys)) // Whoever reads them.
+	keys := make(map[source.Key]int, len(l.keys)) // For any identity.
 	for s := range l.sources() {
 		if s.isMember {
-			count += len(s.then.Content.Data) // What it has itself counts with its selection.
+			count += len(s.then.Content.Data) // Its own keys are those of its selection.
 			continue
 		}
 		all := len(s.now.Content.Data) + len(s.then.Content.Data)
