@@ -99,6 +99,22 @@ func TestAFileOfAnotherSourceIsNotKept(t *testing.T) {
 	wantRead(t, root, after)
 }
 
+// TestAFileThatComesBackHasItsNewSource: an InPlace gives it the inode that it had, which another object may have had.
+func TestAFileThatComesBackHasItsNewSource(t *testing.T) {
+	t.Parallel()
+	for name, w := range writers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, root := newVolume(t)
+			mustWrite(t, w, root, from("a", files{"one": "1", "k/two": "2"}.tree(t)))
+			mustWrite(t, w, root, files{}.tree(t))
+			back := from("b", files{"one": "1", "k/two": "2"}.tree(t))
+			mustWrite(t, w, root, back)
+			wantRead(t, root, back)
+		})
+	}
+}
+
 // TestAFileWithoutASourceStays: not each kernel can keep one, and an earlier version of the driver did not.
 func TestAFileWithoutASourceStays(t *testing.T) {
 	t.Parallel()
