@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,21 @@ func (d dir) markOpen(name string, opened fd, source string) error {
 	return d.do("mark", name, func() error {
 		err := unix.Fsetxattr(int(opened), sourceAttribute, []byte(source), 0)
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EOPNOTSUPP) {
+			return nil
+		}
+		return err
+	})
+}
+
+// markAgain is markOpen for a file that may have another source, and that readers see already. It
+// cannot fail for want of space: then the file has no source.
+func (d dir) markAgain(name string, opened fd, source string) error {
+	if d.markOpen(name, opened, source) == nil {
+		return nil
+	}
+	return d.do("unmark", name, func() error {
+		err := unix.Fremovexattr(int(opened), sourceAttribute)
+		if errors.Is(err, unix.ENODATA) {
 			return nil
 		}
 		return err
@@ -119,10 +135,13 @@ func (r *reader) readAll(d fd, at string) error {
 	return nil
 }
 
+// mostElements is how many elements a path has at most. Each directory on the way is open.
+const mostElements = 64
+
 // read reads a file, or those in a directory.
 func (r *reader) read(d fd, name, at string) error {
 	found, err := d.stat(name)
-	if r.left.Entries--; r.left.Entries < 0 {
+	if r.left.Entries--; r.left.Entries < 0 || strings.Count(at, "/") >= mostElements {
 		err = errTooMuch
 	}
 	if err != nil {

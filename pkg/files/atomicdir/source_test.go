@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -141,6 +142,9 @@ func TestWhatIsNotRead(t *testing.T) {
 		"too many bytes":          {limits: atomicdir.Limits{Bytes: 3, Entries: 4}},
 		"too many entries":        {limits: atomicdir.Limits{Bytes: 4, Entries: 3}},
 		"the bytes of no source":  {limits: atomicdir.Limits{Entries: 4, Of: only("other")}, isFound: true},
+		"too deep": {limits: everything, damage: func(dir string) error {
+			return os.MkdirAll(filepath.Join(dir, "..data", strings.Repeat("d/", 65)), 0o700)
+		}},
 		"a pipe": {limits: everything, damage: func(dir string) error {
 			return unix.Mkfifo(filepath.Join(dir, "..data", "pipe"), 0o600)
 		}},
