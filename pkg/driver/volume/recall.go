@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,8 +48,14 @@ func (h held) readSelected(account *budget.Account, of []source.Key) (treebuilde
 	if err != nil {
 		return nil, err
 	}
+	isWanted := func(at int, namespace string) bool {
+		return slices.ContainsFunc(of, func(key source.Key) bool {
+			return isOf(h.spec.Sources[at], key) && (key.Ref.Namespace == "" || key.Ref.Namespace == namespace)
+		})
+	}
 	most := atomicdir.Limits{
-		Bytes: min(usage.BytesUsed, source.MaxSelectedBytes), Entries: usage.InodesUsed, Of: treebuilder.IsRecalled,
+		Bytes: min(usage.BytesUsed, h.mostSelected()), Entries: usage.InodesUsed,
+		Of: func(text string) bool { return treebuilder.IsRecalled(h.spec, text, isWanted) },
 	}
 	if err := account.Resize(most.Bytes + most.Entries*bytesPerInode); err != nil {
 		return nil, err
@@ -57,15 +64,26 @@ func (h held) readSelected(account *budget.Account, of []source.Key) (treebuilde
 	if err != nil {
 		return nil, err
 	}
-	return treebuilder.Recall(h.spec, files, func(at int, namespace string) bool {
-		return slices.ContainsFunc(of, func(key source.Key) bool {
-			return isOf(h.spec.Sources[at], key) && (key.Ref.Namespace == "" || key.Ref.Namespace == namespace)
-		})
-	})
+	return treebuilder.Recall(h.spec, files, isWanted)
 }
 
-// deniedUnread returns the selections of a live volume that were denied before they were read.
+// mostSelected returns how many bytes the files of selected objects have at most. Several sources
+// may have the same objects.
+func (p *projection) mostSelected() (bytes int64) {
+	for _, src := range p.spec.Sources {
+		if src.Selection != nil {
+			bytes += source.MaxSelectedBytes
+		}
+	}
+	return bytes
+}
+
+// deniedUnread returns the selections of a live volume that were denied before they were read, if
+// the volume has other sources that can go on.
 func (l look) deniedUnread() (denied []source.Key) {
+	if len(l.keys) == 1 {
+		return nil
+	}
 	for s := range l.sources() {
 		if !l.isLive || !s.key.IsSelection() || !apierrors.IsForbidden(s.now.Err) {
 			continue
@@ -87,21 +105,30 @@ func (l look) isRecalled(key source.Key) bool {
 	})
 }
 
-// addRecalled adds the objects that the files had. Their versions are not known.
+// addRecalled adds the objects that the files had. Their versions are not known. An object that
+// several sources have counts once, as where it is read.
 func (c *selected) addRecalled(l look) {
+	if len(l.denied) == 0 {
+		return
+	}
 	for _, key := range l.denied {
 		c.versions = append(c.versions, api.Content{Ref: key.Ref.Selecting(key.Selector)})
 	}
-	for at, lists := range l.recalled {
-		for _, objects := range lists {
-			c.count += len(objects)
+	if c.objects == nil {
+		c.objects = treebuilder.Selected{}
+	}
+	counted := map[source.Key]bool{}
+	for _, at := range slices.Sorted(maps.Keys(l.recalled)) {
+		for _, objects := range l.recalled[at] {
 			for _, o := range objects {
-				c.bytes += o.Content.Size()
+				key := source.Key{Ref: o.Content.Ref, Selector: l.spec.Sources[at].Selection.Selector}
+				if !counted[key] {
+					counted[key] = true
+					c.count++
+					c.bytes += o.Content.Size()
+				}
 			}
 		}
-		if c.objects == nil {
-			c.objects = treebuilder.Selected{}
-		}
-		c.objects[at] = append(c.objects[at], lists...)
+		c.objects[at] = append(c.objects[at], l.recalled[at]...)
 	}
 }

@@ -1,6 +1,8 @@
 package volume_test
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -202,4 +205,41 @@ func TestADenialOverARestartIsDoubtedAtFirst(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestObjectsThatSeveralSourcesHaveAreCountedOnce, as those that are read.
+func TestObjectsThatSeveralSourcesHaveAreCountedOnce(t *testing.T) {
+	bubble(t, func(n *node) {
+		for i := range source.MaxSelected - 1 {
+			ref := mapIn("one", fmt.Sprintf("o-%d", i))
+			n.cluster.set(ref, ref.Name, "1")
+			n.cluster.change(ref, func() { n.cluster.members[ref] = source.Member{} })
+		}
+		b := mapIn("two", "b")
+		n.set(b, "of-b", "1")
+		n.label(b, 1, "")
+		d, r := n.live(map[string]string{api.KeySources: `
+- configMap: {labelSelector: {}, namespaces: [one, two]}
+- configMap: {labelSelector: {}, namespaces: [one, two], path: all/$(namespace)/$(key)}`})
+		before := n.files(r.TargetPath)
+		n.denyOverRestart(d, func() { n.set(b, "of-b", "2") })
+		want := maps.Clone(before)
+		want["of-b"], want["all/two/of-b"] = "2", "2"
+		n.wantGoneOn(r, want, before)
+	})
+}
+
+// TestALongFolderElsewhere: only what the denied namespace has need be known.
+func TestALongFolderElsewhere(t *testing.T) {
+	bubble(t, func(n *node) {
+		long := strings.Repeat(strings.Repeat("long", 50)+"/", 5) + "end"
+		for _, object := range []api.Ref{mapIn("one", "a"), mapIn("two", "b")} {
+			n.set(object, object.Name, "1")
+			n.label(object, 1, map[string]string{"b": long}[object.Name])
+		}
+		d, r := n.live(selecting(", namespaces: [one, two], folderAnnotation: folder"))
+		before := n.files(r.TargetPath)
+		n.denyOverRestart(d, func() { n.set(mapIn("two", "b"), "b", "2") })
+		n.wantGoneOn(r, map[string]string{"a": "1", long + "/b": "2"}, before)
+	})
 }
