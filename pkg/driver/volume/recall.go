@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
@@ -105,6 +106,25 @@ func (l look) isRecalled(key source.Key) bool {
 	})
 }
 
+// forgiveDenied returns the spec with the sources made optional of which nothing can be read: their
+// objects need not have had files. A source of which another namespace can be read still needs an
+// object, or its last files would go.
+func (l look) forgiveDenied(spec api.Spec) api.Spec {
+	if len(l.denied) == 0 {
+		return spec
+	}
+	spec.Sources = slices.Clone(spec.Sources)
+	for i, src := range spec.Sources {
+		isRead := func(ref api.Ref) bool {
+			return !l.isRecalled(source.Key{Ref: ref, Selector: src.Selection.Selector})
+		}
+		if src.Selection != nil && !slices.ContainsFunc(src.Ranges(), isRead) {
+			spec.Sources[i].Optional = true
+		}
+	}
+	return spec
+}
+
 // addRecalled adds the objects that the files had. Their versions are not known. An object that
 // several sources have counts once, as where it is read.
 func (c *selected) addRecalled(l look) {
@@ -131,4 +151,11 @@ func (c *selected) addRecalled(l look) {
 		}
 		c.objects[at] = append(c.objects[at], l.recalled[at]...)
 	}
+}
+
+// wasRecalled reports whether the files have the objects of a selection as they were before the
+// driver was restarted.
+func (l look) wasRecalled(key source.Key) bool {
+	ref := key.Ref.Selecting(key.Selector)
+	return slices.ContainsFunc(l.projected, func(p projected) bool { return p.ref == ref && p.version == statusz.Version{} })
 }

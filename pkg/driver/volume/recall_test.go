@@ -207,6 +207,40 @@ func TestADenialOverARestartIsDoubtedAtFirst(t *testing.T) {
 	}
 }
 
+// TestAVolumeOfADeniedNamespaceIsNotEmptied: the selection needs an object, and what is left of it has none.
+func TestAVolumeOfADeniedNamespaceIsNotEmptied(t *testing.T) {
+	bubble(t, func(n *node) {
+		b := mapIn("two", "b")
+		n.set(b, "of-b", "1")
+		n.label(b, 1, "")
+		d, r := n.live(selecting(", namespaces: [one, two]"))
+		n.denyOverRestart(d, func() { n.remove(b) })
+		n.wantFiles(r, map[string]string{"of-b": "1"})
+		if problem := n.problemOf(r); !strings.Contains(problem, "list-configmaps") || !strings.Contains(problem, "no configmap matches") {
+			n.Errorf("problem = %s, want it with the role and the selection", problem)
+		}
+	})
+}
+
+// TestAnObjectIsReplacedWhileADenialEnds: its files stay, as after a restart.
+func TestAnObjectIsReplacedWhileADenialEnds(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.selectIn("", nil)
+		before := n.files(r.TargetPath)
+		n.denyOverRestart(d, func() {})
+		changed := n.cluster.notify(func(source.Key) {})
+		n.cluster.remove(mapIn("one", "a"))
+		n.cluster.notify(changed)
+		n.cluster.fail(allOfOne, nil)
+		pass(source.AbsenceTime / 2)
+		n.wantFiles(r, before)
+		n.set(mapIn("one", "a"), "of-a", "2", "same", "a")
+		pass(2 * source.AbsenceTime)
+		before["of-a"] = "2"
+		n.wantFiles(r, before)
+	})
+}
+
 // TestObjectsThatSeveralSourcesHaveAreCountedOnce, as those that are read.
 func TestObjectsThatSeveralSourcesHaveAreCountedOnce(t *testing.T) {
 	bubble(t, func(n *node) {
