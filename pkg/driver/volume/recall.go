@@ -16,6 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // recall takes what selections have selected from the files, if they were denied before they were
@@ -123,6 +124,52 @@ func (l look) forgiveDenied(spec api.Spec) api.Spec {
 		}
 	}
 	return spec
+}
+
+// deniedPartner returns the problem of a denied selection that has an object whose candidate is
+// shown together with that of a source. It is not known which of its contents the files have, so
+// all files wait for the end of the release.
+func (l look) deniedPartner(s seen) *unreadError {
+	if s.now.Release.Digest == s.then.Release.Digest {
+		return nil // Both contents are the same.
+	}
+	for name := range s.then.Release.Audience.With() {
+		ref, isObject := release.RefOf(s.key.Ref.Namespace, name)
+		if !isObject || ref == s.key.Ref || !l.hasRecalled(ref) {
+			continue
+		}
+		for denied := range l.sources() {
+			if slices.Contains(l.denied, denied.key) && isIn(denied.key.Ref, ref) {
+				return l.unreadOf(denied)
+			}
+		}
+	}
+	return nil
+}
+
+// hasRecalled reports whether an object is one that the files had.
+func (l look) hasRecalled(ref api.Ref) bool {
+	isObject := func(o treebuilder.Object) bool { return o.Content.Ref == ref }
+	for _, lists := range l.recalled {
+		if slices.ContainsFunc(lists, func(objects []treebuilder.Object) bool { return slices.ContainsFunc(objects, isObject) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// isIn reports whether an object is of a kind and namespace, which is empty for all.
+func isIn(whole, ref api.Ref) bool {
+	return whole.Kind == ref.Kind && (whole.Namespace == "" || whole.Namespace == ref.Namespace)
+}
+
+// unreadOf returns the problem of a source that is not read. A denial that may be a mistake counts
+// as no answer yet.
+func (l look) unreadOf(s seen) *unreadError {
+	if l.effectOf(s) == access.Await {
+		return &unreadError{key: s.key}
+	}
+	return &unreadError{key: s.key, err: s.now.Err}
 }
 
 // addRecalled adds the objects that the files had. Their versions are not known. An object that

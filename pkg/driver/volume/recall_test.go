@@ -277,3 +277,34 @@ func TestALongFolderElsewhere(t *testing.T) {
 		n.wantGoneOn(r, map[string]string{"a": "1", long + "/b": "2"}, before)
 	})
 }
+
+// TestAReleaseTogetherWithADeniedObject: the files of both stay until the release ends, whichever of them the pod has.
+func TestAReleaseTogetherWithADeniedObject(t *testing.T) {
+	for name, value := range map[string]string{"the pod has the stable content": "1", "the pod has the candidate": "2"} {
+		bubbleCase(t, name, func(n *node) {
+			releaseBoth := func(threshold float64) {
+				for ref, e := range together("2", threshold) {
+					n.cluster.stabilize(ref, e, ref.Name, "1")
+				}
+				pass(settling)
+			}
+			for _, ref := range []api.Ref{web, other} {
+				n.cluster.edit(ref, ref.Name, "2")
+			}
+			n.label(other, 1, "")
+			releaseBoth(float64(value[0] - '1'))
+			d, r := n.live(map[string]string{api.KeySources: "[{configMap: {name: web}}, {configMap: {labelSelector: {}}}]"})
+			before := map[string]string{"web": value, "other": value}
+			n.wantFiles(r, before)
+			n.fail(api.Ref{Kind: api.ConfigMap, Namespace: "default"}, forbidden(other))
+			d.stop()
+			releaseBoth(float64('2' - value[0]))
+			n.start()
+			pass(time.Minute)
+			n.wantFiles(r, before)
+			n.cluster.promoteTogether(web, together("2", 1)[web], "web", "2")
+			pass(time.Minute)
+			n.wantGoneOn(r, map[string]string{"web": "2", "other": value}, before)
+		})
+	}
+}
