@@ -129,6 +129,28 @@ func TestAFileWithoutASourceStays(t *testing.T) {
 	}
 }
 
+// TestAFileSystemWithoutAttributes, as a kernel may have: files are written, and have no source.
+func TestAFileSystemWithoutAttributes(t *testing.T) {
+	t.Parallel()
+	for name, w := range writers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			expect.NoError(t, unix.Mount("ramfs", dir, "ramfs", 0, "mode=0755"))
+			t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+			root := openRoot(t, dir)
+			mustWrite(t, w, root, from("a", files{"one": "1", "k/two": "2"}.tree(t)))
+			for _, of := range []string{"a", "b"} {
+				checkUnchanged(t, w, dir, root, from(of, files{"one": "1", "k/two": "2"}.tree(t)))
+			}
+			want := files{"one": "changed", "k/two": "2"}.tree(t)
+			mustWrite(t, w, root, from("b", files{"one": "changed", "k/two": "2"}.tree(t)))
+			checkVolume(t, w, dir, want)
+			wantRead(t, root, want)
+		})
+	}
+}
+
 // TestWhatIsNotRead: more than the limits, and what no writer leaves.
 func TestWhatIsNotRead(t *testing.T) {
 	t.Parallel()
