@@ -68,19 +68,6 @@ func (d fd) mayBeOf(source string) bool {
 	return has == "" || has == source
 }
 
-// isMarked is mayBeOf for a file of the tree in d.
-func isMarked(d fd, f tree.File) bool {
-	if f.Source == "" {
-		return true
-	}
-	file, _, err := d.openFile(f.Path, unix.O_RDONLY)
-	if err != nil {
-		return false
-	}
-	defer file.close() //nolint:errcheck // Nothing was written.
-	return file.mayBeOf(f.Source)
-}
-
 // Limits is how much [Read] reads.
 type Limits struct {
 	Bytes, Entries int64 // At most; entries are files and directories.
