@@ -175,3 +175,25 @@ func TestSourceSizes(t *testing.T) {
 		}
 	}
 }
+
+// TestFoldersAreRecalledAsTheyAre, whatever an annotation has. One that no path can have leaves other objects alone.
+func TestFoldersAreRecalledAsTheyAre(t *testing.T) {
+	t.Parallel()
+	spec := api.Spec{DefaultMode: 0o644, Sources: []api.Source{inNamespaces("$(namespace)/$(name)-$(key)", "shop", "billing")}}
+	for folder, count := range map[string]int{
+		"a\nb": 4, "a//b": 4, "a/b/": 4, "a/./b": 4, "0/1/2": 4, "named": 4, " ": 4, "": 4, ".": 4,
+		"\xff": 2, "/a": 2, "..a": 2, "a/../b": 2, "a\x00": 2,
+	} {
+		o := object("d", 9, "k", "4", "k.l-m_n", "")
+		o.Annotations = inAFolder(folder)
+		files := planOf(t, spec, treebuilder.Selected{0: {{o, moved(object("d", 9, "k", "1", "l", "2"), "billing")}}})
+		if len(files) != count {
+			t.Errorf("folder %q: %d files, want %d", folder, len(files), count)
+		}
+		all, err := treebuilder.Recall(spec, files, func(int, string) bool { return true })
+		expect.NoError(t, err)
+		if diff := cmp.Diff(files, planOf(t, spec, all)); diff != "" {
+			t.Errorf("folder %q: files of recalled objects (-want +got):\n%s", folder, diff)
+		}
+	}
+}
