@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -57,6 +58,8 @@ func pathProblem(raw, clean string) string {
 		return fmt.Sprintf(`must not start with "..", such names are reserved, and it means %q`, Shorten(clean))
 	case clean == ".":
 		return "must name a file, and it means the volume itself"
+	case !utf8.ValidString(raw):
+		return "must be UTF-8"
 	case strings.ContainsRune(raw, 0):
 		return "must not contain a NUL byte"
 	case len(raw) > maxPath:

@@ -206,6 +206,7 @@ func TestPathOf(t *testing.T) {
 		"no second look":   {"$(key)", "$(name)", "", "$(name)", ""},
 		"an absolute one":  {"$(key)", "a", "/etc", "/etc/a", "must be relative to the volume, drop the slash in front"},
 		"one that leaves":  {"$(key)", "a", "../x", "../x/a", `must not contain the element ".."`},
+		"no UTF-8":         {"$(key)", "a", "\xff", "\xff/a", "must be UTF-8"},
 		"a reserved name":  {"$(key)", "..data", "", "..data", `must not start with "..", such names are reserved`},
 		"reserved, hidden": {"$(key)", "..data", ".", "..data", `must not start with "..", such names are reserved, and it means "..data"`},
 	}

@@ -148,7 +148,9 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 			continue // Its selection has it.
 		}
 		if l.isRecalled(s.key) {
-			forgiven = append(forgiven, s.key)
+			if l.followsLoss() {
+				forgiven = append(forgiven, s.key)
+			}
 			continue
 		}
 		switch l.effectOf(s) {
@@ -187,7 +189,7 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 		}
 	}
 	chosen.addRecalled(l)
-	plan, err := chosen.prepare(forgive(l.spec, forgiven), l.group, contents)
+	plan, err := chosen.prepare(l.forgiveDenied(forgive(l.spec, forgiven)), l.group, contents)
 	if unread = append(unread, chosen.unread...); len(unread) > 0 {
 		return treebuilder.Plan{}, nil, newSourcesError(unread, err)
 	}

@@ -1,6 +1,8 @@
 package volume_test
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -200,6 +203,108 @@ func TestADenialOverARestartIsDoubtedAtFirst(t *testing.T) {
 			if problem := n.problemOf(r); !strings.Contains(problem, "list-configmaps") {
 				n.Errorf("problem = %s, want it with the role that is missing", problem)
 			}
+		})
+	}
+}
+
+// TestAVolumeOfADeniedNamespaceIsNotEmptied: the selection needs an object, and what is left of it has none.
+func TestAVolumeOfADeniedNamespaceIsNotEmptied(t *testing.T) {
+	bubble(t, func(n *node) {
+		b := mapIn("two", "b")
+		n.set(b, "of-b", "1")
+		n.label(b, 1, "")
+		d, r := n.live(selecting(", namespaces: [one, two]"))
+		n.denyOverRestart(d, func() { n.remove(b) })
+		n.wantFiles(r, map[string]string{"of-b": "1"})
+		if problem := n.problemOf(r); !strings.Contains(problem, "list-configmaps") {
+			n.Errorf("problem = %s, want it with the role that is missing", problem)
+		}
+	})
+}
+
+// TestAnObjectIsReplacedWhileADenialEnds: its files stay, as after a restart.
+func TestAnObjectIsReplacedWhileADenialEnds(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.selectIn("", nil)
+		before := n.files(r.TargetPath)
+		n.denyOverRestart(d, func() {})
+		changed := n.cluster.notify(func(source.Key) {})
+		n.cluster.remove(mapIn("one", "a"))
+		n.cluster.notify(changed)
+		n.cluster.fail(allOfOne, nil)
+		pass(source.AbsenceTime / 2)
+		n.wantFiles(r, before)
+		n.set(mapIn("one", "a"), "of-a", "2", "same", "a")
+		pass(2 * source.AbsenceTime)
+		before["of-a"] = "2"
+		n.wantFiles(r, before)
+	})
+}
+
+// TestObjectsThatSeveralSourcesHaveAreCountedOnce, as those that are read.
+func TestObjectsThatSeveralSourcesHaveAreCountedOnce(t *testing.T) {
+	bubble(t, func(n *node) {
+		for i := range source.MaxSelected - 1 {
+			ref := mapIn("one", fmt.Sprintf("o-%d", i))
+			n.cluster.set(ref, ref.Name, "1")
+			n.cluster.change(ref, func() { n.cluster.members[ref] = source.Member{} })
+		}
+		b := mapIn("two", "b")
+		n.set(b, "of-b", "1")
+		n.label(b, 1, "")
+		d, r := n.live(map[string]string{api.KeySources: `
+- configMap: {labelSelector: {}, namespaces: [one, two]}
+- configMap: {labelSelector: {}, namespaces: [one, two], path: all/$(namespace)/$(key)}`})
+		before := n.files(r.TargetPath)
+		n.denyOverRestart(d, func() { n.set(b, "of-b", "2") })
+		want := maps.Clone(before)
+		want["of-b"], want["all/two/of-b"] = "2", "2"
+		n.wantGoneOn(r, want, before)
+	})
+}
+
+// TestALongFolderElsewhere: only what the denied namespace has need be known.
+func TestALongFolderElsewhere(t *testing.T) {
+	bubble(t, func(n *node) {
+		long := strings.Repeat(strings.Repeat("long", 50)+"/", 5) + "end"
+		for _, object := range []api.Ref{mapIn("one", "a"), mapIn("two", "b")} {
+			n.set(object, object.Name, "1")
+			n.label(object, 1, map[string]string{"b": long}[object.Name])
+		}
+		d, r := n.live(selecting(", namespaces: [one, two], folderAnnotation: folder"))
+		before := n.files(r.TargetPath)
+		n.denyOverRestart(d, func() { n.set(mapIn("two", "b"), "b", "2") })
+		n.wantGoneOn(r, map[string]string{"a": "1", long + "/b": "2"}, before)
+	})
+}
+
+// TestAReleaseTogetherWithADeniedObject: the files of both stay until the release ends, whichever of them the pod has.
+func TestAReleaseTogetherWithADeniedObject(t *testing.T) {
+	for name, value := range map[string]string{"the pod has the stable content": "1", "the pod has the candidate": "2"} {
+		bubbleCase(t, name, func(n *node) {
+			releaseBoth := func(threshold float64) {
+				for ref, e := range together("2", threshold) {
+					n.cluster.stabilize(ref, e, ref.Name, "1")
+				}
+				pass(settling)
+			}
+			for _, ref := range []api.Ref{web, other} {
+				n.cluster.edit(ref, ref.Name, "2")
+			}
+			n.label(other, 1, "")
+			releaseBoth(float64(value[0] - '1'))
+			d, r := n.live(map[string]string{api.KeySources: "[{configMap: {name: web}}, {configMap: {labelSelector: {}}}]"})
+			before := map[string]string{"web": value, "other": value}
+			n.wantFiles(r, before)
+			n.fail(api.Ref{Kind: api.ConfigMap, Namespace: "default"}, forbidden(other))
+			d.stop()
+			releaseBoth(float64('2' - value[0]))
+			n.start()
+			pass(time.Minute)
+			n.wantFiles(r, before)
+			n.cluster.promoteTogether(web, together("2", 1)[web], "web", "2")
+			pass(time.Minute)
+			n.wantGoneOn(r, map[string]string{"web": "2", "other": value}, before)
 		})
 	}
 }

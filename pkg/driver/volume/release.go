@@ -155,6 +155,9 @@ func (l look) content(s seen, rs releases) (api.Content, *unreadError) {
 	case m.Err != nil:
 		return candidate, &unreadError{key: s.copy.key, err: m.Err}
 	}
+	if problem := l.deniedPartner(s); problem != nil {
+		return candidate, problem
+	}
 	if rs.shows(s.key.Ref) {
 		return candidate, nil
 	}

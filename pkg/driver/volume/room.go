@@ -18,6 +18,7 @@ import (
 const (
 	bytesPerVolume = 32 << 10 // A mount, its file system, and what the driver stores of them.
 	bytesPerInode  = 1 << 10  // The inode and the name of a file, directory or link.
+	bytesPerSource = 128      // An extended attribute of a file, besides its value.
 	// bytesPerPublish is for a call and for what it reads before the size of that is known.
 	bytesPerPublish = 256 << 10
 	bytesPerUse     = 1 << 10 // Of each source of a volume, even one with other users.
@@ -162,6 +163,9 @@ func neededBy(plan treebuilder.Plan) int64 {
 	for size := range plan.Sizes() {
 		bytes += wholePages(size)
 		inodes += 2 // The file, and perhaps a link in the root.
+	}
+	for size := range plan.SourceSizes() {
+		bytes += bytesPerSource + int64(size)
 	}
 	return bytes + inodes*bytesPerInode
 }

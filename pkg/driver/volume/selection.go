@@ -67,9 +67,11 @@ type selected struct {
 }
 
 // add adds the members of one selection in a look. It returns an [atomicdir.EarlyError] for a while
-// after a restart: an object that was deleted just before may be about to be created again.
+// when they are read first after a restart: an object that was deleted just before may be about to
+// be created again.
 func (c *selected) add(l look, rs releases, s seen) error {
-	if until := s.now.Changed.Add(source.AbsenceTime); l.isLive && l.projected == nil && time.Now().Before(until) {
+	isFirst := l.projected == nil || l.wasRecalled(s.key)
+	if until := s.now.Changed.Add(source.AbsenceTime); l.isLive && isFirst && time.Now().Before(until) {
 		return &atomicdir.EarlyError{Until: until}
 	}
 	c.versions = append(c.versions, c.addMembers(l, rs, s))

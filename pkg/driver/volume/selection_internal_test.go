@@ -9,6 +9,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
 )
 
 // TestSelectedObjectsTakeLittleMemory: a few bytes of text can select a thousand objects hundreds of times, and no account is
@@ -62,5 +63,30 @@ func TestSelectedObjectsTakeLittleMemory(t *testing.T) { // Not parallel: whatev
 				t.Errorf("%d objects allocate %d KiB, want little", len(members), took>>10)
 			}
 		})
+	}
+}
+
+// TestSourcesOfFilesTakeRoom before they are written.
+func TestSourcesOfFilesTakeRoom(t *testing.T) {
+	t.Parallel()
+	needed := func(namespaces string) int64 {
+		spec, err := api.Parse(map[string]string{
+			api.KeySources: "[{configMap: {labelSelector: {}, namespaces: " + namespaces + "}}]",
+		}, "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := treebuilder.Object{Content: api.Content{
+			Ref: api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: "a"}, Data: map[string][]byte{"k": []byte("1")},
+		}}
+		plan, err := treebuilder.PrepareSelected(spec, nil, map[api.Ref]api.Content{}, treebuilder.Selected{0: {{object}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return neededBy(plan)
+	}
+	const source = "0/-62135596800/shop/a/k/" // Of an object without a time.
+	if got, want := needed("[shop, billing]")-needed("[shop]"), int64(bytesPerSource+len(source)); got != want {
+		t.Errorf("the source of a file takes %d bytes, want %d", got, want)
 	}
 }

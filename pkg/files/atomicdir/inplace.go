@@ -110,7 +110,7 @@ func (w *plainWrite) correctOwner(file fd, r rewrite) error {
 	if err := w.chownOpen(r.file.Path, file, ownerOfFile(r.file, w.want)); err != nil {
 		return err
 	}
-	if err := w.markOpen(r.file.Path, file, r.file.Source); err != nil {
+	if err := w.markAgain(r.file.Path, file, r.file.Source); err != nil {
 		return err
 	}
 	return w.chmodOpen(r.file.Path, file, r.file.Mode)

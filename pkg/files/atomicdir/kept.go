@@ -144,12 +144,13 @@ func (w *plainWrite) stageReturning(f tree.File, staged string) error {
 	)
 }
 
-// fill gives an empty file its owner and mode, so that nobody else can read the bytes, and then the
-// bytes.
+// fill gives an empty file its owner and mode, so that nobody else can read the bytes, its source,
+// which may be another one than it had, and then the bytes.
 func (w *plainWrite) fill(file fd, f tree.File) error {
 	return runAll(
 		func() error { return w.chownOpen(f.Path, file, ownerOfFile(f, w.want)) },
 		func() error { return w.chmodOpen(f.Path, file, f.Mode) },
+		func() error { return w.markOpen(f.Path, file, f.Source) },
 		func() error { return w.do("write", f.Path, func() error { return file.write(f.Data) }) },
 	)
 }

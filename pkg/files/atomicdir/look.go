@@ -92,17 +92,14 @@ func equalsFile(d fd, name string, f tree.File, o owner) bool {
 	return found.has(f.Mode, o) && found.size == int64(len(f.Data)) && file.mayBeOf(f.Source) && file.holds(f.Data)
 }
 
-// hasBytes compares the file that i describes with the content of f.
-func hasBytes(d fd, i info, f tree.File) bool {
-	if i.size != int64(len(f.Data)) {
-		return false
-	}
+// compareFile compares the file that i describes with the content of f, and with its source.
+func compareFile(d fd, i info, f tree.File) (sameBytes, sameSource bool) {
 	file, _, err := d.openFile(f.Path, unix.O_RDONLY)
 	if err != nil {
-		return false
+		return false, false
 	}
 	defer file.close() //nolint:errcheck // Nothing was written.
-	return file.holds(f.Data)
+	return i.size == int64(len(f.Data)) && file.holds(f.Data), file.mayBeOf(f.Source)
 }
 
 // holds reports whether an open file has the bytes and no more. A large one is read in parts, so

@@ -161,8 +161,9 @@ func (w *plainWrite) compare() error {
 			w.addToPart(f)
 			continue
 		}
-		r := rewrite{file: f, old: old, sameBytes: hasBytes(w.fd, old, f)}
-		r.right = old.has(f.Mode, ownerOfFile(f, w.want)) && isMarked(w.fd, f)
+		sameBytes, sameSource := compareFile(w.fd, old, f)
+		r := rewrite{file: f, old: old, sameBytes: sameBytes}
+		r.right = sameSource && old.has(f.Mode, ownerOfFile(f, w.want))
 		switch {
 		case r.sameBytes && r.right:
 		case w.keepsInodes:

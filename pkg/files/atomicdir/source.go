@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +33,21 @@ func (d dir) markOpen(name string, opened fd, source string) error {
 	})
 }
 
+// markAgain is markOpen for a file that may have another source, and that readers see already. It
+// cannot fail for want of space: then the file has no source.
+func (d dir) markAgain(name string, opened fd, source string) error {
+	if d.markOpen(name, opened, source) == nil {
+		return nil
+	}
+	return d.do("unmark", name, func() error {
+		err := unix.Fremovexattr(int(opened), sourceAttribute)
+		if errors.Is(err, unix.ENODATA) {
+			return nil
+		}
+		return err
+	})
+}
+
 // source returns the source of an open file; empty for none.
 func (d fd) source() string {
 	var buffer [tree.MaxSource]byte
@@ -50,19 +66,6 @@ func (d fd) mayBeOf(source string) bool {
 	}
 	has := d.source()
 	return has == "" || has == source
-}
-
-// isMarked is mayBeOf for a file of the tree in d.
-func isMarked(d fd, f tree.File) bool {
-	if f.Source == "" {
-		return true
-	}
-	file, _, err := d.openFile(f.Path, unix.O_RDONLY)
-	if err != nil {
-		return false
-	}
-	defer file.close() //nolint:errcheck // Nothing was written.
-	return file.mayBeOf(f.Source)
 }
 
 // Limits is how much [Read] reads.
@@ -119,10 +122,13 @@ func (r *reader) readAll(d fd, at string) error {
 	return nil
 }
 
+// mostElements is how many elements a path has at most. Each directory on the way is open.
+const mostElements = 64
+
 // read reads a file, or those in a directory.
 func (r *reader) read(d fd, name, at string) error {
 	found, err := d.stat(name)
-	if r.left.Entries--; r.left.Entries < 0 {
+	if r.left.Entries--; r.left.Entries < 0 || strings.Count(at, "/") >= mostElements {
 		err = errTooMuch
 	}
 	if err != nil {

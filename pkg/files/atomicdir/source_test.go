@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -99,6 +100,22 @@ func TestAFileOfAnotherSourceIsNotKept(t *testing.T) {
 	wantRead(t, root, after)
 }
 
+// TestAFileThatComesBackHasItsNewSource: an InPlace gives it the inode that it had, which another object may have had.
+func TestAFileThatComesBackHasItsNewSource(t *testing.T) {
+	t.Parallel()
+	for name, w := range writers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, root := newVolume(t)
+			mustWrite(t, w, root, from("a", files{"one": "1", "k/two": "2"}.tree(t)))
+			mustWrite(t, w, root, files{}.tree(t))
+			back := from("b", files{"one": "1", "k/two": "2"}.tree(t))
+			mustWrite(t, w, root, back)
+			wantRead(t, root, back)
+		})
+	}
+}
+
 // TestAFileWithoutASourceStays: not each kernel can keep one, and an earlier version of the driver did not.
 func TestAFileWithoutASourceStays(t *testing.T) {
 	t.Parallel()
@@ -108,6 +125,28 @@ func TestAFileWithoutASourceStays(t *testing.T) {
 			dir, root := newVolume(t)
 			mustWrite(t, w, root, files{"one": "1"}.tree(t))
 			checkUnchanged(t, w, dir, root, from("a", files{"one": "1"}.tree(t)))
+		})
+	}
+}
+
+// TestAFileSystemWithoutAttributes, as a kernel may have: files are written, and have no source.
+func TestAFileSystemWithoutAttributes(t *testing.T) {
+	t.Parallel()
+	for name, w := range writers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			expect.NoError(t, unix.Mount("ramfs", dir, "ramfs", 0, "mode=0755"))
+			t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+			root := openRoot(t, dir)
+			mustWrite(t, w, root, from("a", files{"one": "1", "k/two": "2"}.tree(t)))
+			for _, of := range []string{"a", "b"} {
+				checkUnchanged(t, w, dir, root, from(of, files{"one": "1", "k/two": "2"}.tree(t)))
+			}
+			want := files{"one": "changed", "k/two": "2"}.tree(t)
+			mustWrite(t, w, root, from("b", files{"one": "changed", "k/two": "2"}.tree(t)))
+			checkVolume(t, w, dir, want)
+			wantRead(t, root, want)
 		})
 	}
 }
@@ -125,6 +164,9 @@ func TestWhatIsNotRead(t *testing.T) {
 		"too many bytes":          {limits: atomicdir.Limits{Bytes: 3, Entries: 4}},
 		"too many entries":        {limits: atomicdir.Limits{Bytes: 4, Entries: 3}},
 		"the bytes of no source":  {limits: atomicdir.Limits{Entries: 4, Of: only("other")}, isFound: true},
+		"too deep": {limits: everything, damage: func(dir string) error {
+			return os.MkdirAll(filepath.Join(dir, "..data", strings.Repeat("d/", 65)), 0o700)
+		}},
 		"a pipe": {limits: everything, damage: func(dir string) error {
 			return unix.Mkfifo(filepath.Join(dir, "..data", "pipe"), 0o600)
 		}},

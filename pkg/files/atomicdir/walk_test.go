@@ -4,15 +4,18 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/expect"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
 // TestRandomWalk takes volumes through random files, written by random writers that are stopped at random points, and
-// checks every Write that was let through.
+// checks every Write that was let through. No file ever has the source of another one.
 func TestRandomWalk(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -41,6 +44,7 @@ func walk(t *testing.T, random *rand.Rand) {
 		}
 		mustWrite(t, w, root, want)
 		checkVolume(t, w, dir, want)
+		checkSources(t, root, want)
 		if t.Failed() {
 			return
 		}
@@ -63,6 +67,9 @@ func randomTree(t *testing.T, random *rand.Rand) tree.Tree {
 		f[p] = fmt.Sprintf("0%o%o%o:%s", random.IntN(8), random.IntN(8), random.IntN(8), strings.Repeat("x", random.IntN(3)*5000))
 	}
 	want := f.tree(t)
+	for i := range want.Files {
+		want.Files[i].Source = fmt.Sprintf("%d/%s", random.IntN(2), want.Files[i].Path)
+	}
 	want.DirMode |= []tree.Tree{{}, {DirMode: 0o20}}[random.IntN(2)].DirMode
 	return want
 }
@@ -75,4 +82,17 @@ func (f files) clashes(p string) bool {
 		}
 	}
 	return false
+}
+
+// checkSources checks that no file has a source that is not its own.
+func checkSources(t *testing.T, root *os.File, want tree.Tree) {
+	t.Helper()
+	found, err := atomicdir.Read(root, everything)
+	expect.NoError(t, err)
+	for _, f := range found {
+		i := slices.IndexFunc(want.Files, func(of tree.File) bool { return of.Path == f.Path })
+		if i < 0 || f.Source != "" && f.Source != want.Files[i].Source {
+			t.Errorf("file %s has the source %q, which is not its own", f.Path, f.Source)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"hash/maphash"
 	"io/fs"
 	"slices"
 	"weak"
@@ -18,10 +19,12 @@ type Sums struct {
 	group int
 }
 
+var seed = maphash.MakeSeed()
+
 // fileSum is a file of the tree, and the digest of its bytes.
 type fileSum struct {
 	path   string
-	source string
+	source uint64 // A hash of [File.Source], which can be long.
 	mode   fs.FileMode
 	user   int
 	sum    sum
@@ -45,7 +48,9 @@ func (t Tree) DigestAfter(before Sums) (string, Sums) {
 	digest := t.digest(known)
 	now := Sums{files: make([]fileSum, len(t.Files)), group: t.GID}
 	for i, f := range t.Files {
-		now.files[i] = fileSum{path: f.Path, source: f.Source, mode: f.Mode, user: t.UserOf(f), sum: known.sumOf(f.Data)}
+		now.files[i] = fileSum{
+			path: f.Path, source: maphash.String(seed, f.Source), mode: f.Mode, user: t.UserOf(f), sum: known.sumOf(f.Data),
+		}
 		if len(f.Data) > shortData {
 			now.files[i].at = weak.Make(&f.Data[0])
 		}

@@ -56,6 +56,17 @@ func (p Plan) Sizes() iter.Seq[int] {
 	}
 }
 
+// SourceSizes returns the size of the [tree.File.Source] of each file that has one, in bytes.
+func (p Plan) SourceSizes() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, f := range p.tree.Files {
+			if f.Source != "" && !yield(len(f.Source)) {
+				return
+			}
+		}
+	}
+}
+
 // Dirs returns every directory of the tree, as [tree.Tree.Dirs] does.
 func (p Plan) Dirs() []string { return p.tree.Dirs() }
 

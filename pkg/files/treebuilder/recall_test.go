@@ -1,6 +1,7 @@
 package treebuilder_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,7 +84,9 @@ func TestNothingIsRecalledOfFilesOfUnknownSources(t *testing.T) {
 		"as it is":             {good, "shop/k", true},
 		"of a named object":    {"named", "any", true},
 		"no source":            {"", "shop/k", false},
-		"too long":             {"long", "shop/k", false},
+		"too long":             {"0/1700000000/shop", "shop/k", false},
+		"too long, not wanted": {"0/1700000000/other", "shop/k", true},
+		"not wanted":           {"0/1700000000/other/a/k/", "shop/k", true},
 		"another path":         {good, "shop/l", false},
 		"a path that leaves":   {good + "../..", "../shop/k", false},
 		"no number":            {strings.Replace(good, "0/", "x/", 1), "shop/k", false},
@@ -96,8 +99,8 @@ func TestNothingIsRecalledOfFilesOfUnknownSources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			files := []tree.File{{Path: "billing/l", Source: "0/1700000000/billing/b/l/"}, {Path: tt.path, Source: tt.source}}
-			got, err := treebuilder.Recall(spec, files, func(_ int, namespace string) bool { return namespace == "billing" })
-			if (err == nil) != tt.isKnown || (len(got[0]) == 1) != tt.isKnown {
+			got, err := treebuilder.Recall(spec, files, func(_ int, namespace string) bool { return namespace != "other" })
+			if (err == nil) != tt.isKnown || (len(got[0]) > 0) != tt.isKnown {
 				t.Errorf("%d objects, error %v, want that they are known: %t", len(got[0]), err, tt.isKnown)
 			}
 		})
@@ -118,7 +121,7 @@ func TestOnlyFilesThatMayBeRecalledHaveASource(t *testing.T) {
 		"all namespaces":       {[]api.Source{inNamespaces("$(key)", api.AllNamespaces)}, object("a", 1, "k", "1"), ""},
 		"two namespaces":       {[]api.Source{inNamespaces("$(key)", "shop", "x")}, object("a", 1, "k", "1"), "0/1699913600/shop/a/k/"},
 		"a named object":       {[]api.Source{inNamespaces("$(key)", "shop"), {Ref: web}}, object("a", 1, "k", "1"), "0/1699913600/shop/a/k/"},
-		"a very long folder":   {[]api.Source{inNamespaces("$(key)", "shop", "x")}, long, "long"},
+		"a very long folder":   {[]api.Source{inNamespaces("$(key)", "shop", "x")}, long, "0/1699913600/shop"},
 		"no object but others": {[]api.Source{{Ref: web}, inNamespaces("$(key)", "shop")}, object("a", 1), "named"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,5 +135,65 @@ func TestOnlyFilesThatMayBeRecalledHaveASource(t *testing.T) {
 				t.Errorf("source = %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestFilesOfTwoVersionsAreRecalled, as a writer of plain files leaves them that was killed: each stays where it is.
+func TestFilesOfTwoVersionsAreRecalled(t *testing.T) {
+	t.Parallel()
+	src := inNamespaces("$(key)", "shop", "billing")
+	src.Selection.FolderAnnotation = "folder"
+	spec := api.Spec{DefaultMode: 0o644, Sources: []api.Source{src}}
+	files := []tree.File{
+		{Path: "new/k", Data: []byte("2"), Mode: 0o644, Source: "0/1700000000/shop/a/k/new"},
+		{Path: "old/k", Data: []byte("1"), Mode: 0o644, Source: "0/1700000000/shop/a/k/old"},
+		{Path: "old/l", Data: []byte("1"), Mode: 0o644, Source: "0/1600000000/shop/a/l/old"},
+	}
+	all, err := treebuilder.Recall(spec, files, func(int, string) bool { return true })
+	expect.NoError(t, err)
+	if diff := cmp.Diff(files, planOf(t, spec, all)); diff != "" {
+		t.Errorf("files of recalled objects (-want +got):\n%s", diff)
+	}
+}
+
+// TestSourceSizes are those of the files that have a source.
+func TestSourceSizes(t *testing.T) {
+	t.Parallel()
+	one := object("a", 1, "k", "1", "l", "2")
+	for _, tt := range []struct {
+		namespaces []string
+		want       []int
+	}{
+		{[]string{"shop"}, nil},
+		{[]string{"billing", "shop"}, []int{len("0/1699913600/shop/a/k/"), len("0/1699913600/shop/a/l/")}},
+	} {
+		spec := api.Spec{Sources: []api.Source{inNamespaces("$(key)", tt.namespaces...)}}
+		plan, err := treebuilder.PrepareSelected(spec, nil, nil, treebuilder.Selected{0: {{one}}})
+		expect.NoError(t, err)
+		if got := slices.Collect(plan.SourceSizes()); !slices.Equal(got, tt.want) {
+			t.Errorf("sizes for %v = %v, want %v", tt.namespaces, got, tt.want)
+		}
+	}
+}
+
+// TestFoldersAreRecalledAsTheyAre, whatever an annotation has. One that no path can have leaves other objects alone.
+func TestFoldersAreRecalledAsTheyAre(t *testing.T) {
+	t.Parallel()
+	spec := api.Spec{DefaultMode: 0o644, Sources: []api.Source{inNamespaces("$(namespace)/$(name)-$(key)", "shop", "billing")}}
+	for folder, count := range map[string]int{
+		"a\nb": 4, "a//b": 4, "a/b/": 4, "a/./b": 4, "0/1/2": 4, "named": 4, " ": 4, "": 4, ".": 4,
+		"\xff": 2, "/a": 2, "..a": 2, "a/../b": 2, "a\x00": 2,
+	} {
+		o := object("d", 9, "k", "4", "k.l-m_n", "")
+		o.Annotations = inAFolder(folder)
+		files := planOf(t, spec, treebuilder.Selected{0: {{o, moved(object("d", 9, "k", "1", "l", "2"), "billing")}}})
+		if len(files) != count {
+			t.Errorf("folder %q: %d files, want %d", folder, len(files), count)
+		}
+		all, err := treebuilder.Recall(spec, files, func(int, string) bool { return true })
+		expect.NoError(t, err)
+		if diff := cmp.Diff(files, planOf(t, spec, all)); diff != "" {
+			t.Errorf("folder %q: files of recalled objects (-want +got):\n%s", folder, diff)
+		}
 	}
 }
