@@ -55,6 +55,7 @@ for package in "${packages[@]}"; do
 	dpkg-deb -x "${files[0]}" tree
 	rm "${files[0]}"
 done
+rm -rf tree/usr/share/doc # Examples in Go would be packages of this module.
 echo "$wanted" >tree/.packages
 rm -rf "$out"
 mv tree "$out"

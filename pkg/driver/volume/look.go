@@ -144,14 +144,8 @@ func (l look) plan() (treebuilder.Plan, map[api.Ref]api.Content, error) {
 	var forgiven []source.Key // They count as optional.
 	var unread []*unreadError
 	for s := range l.sources() {
-		if s.isMember {
-			continue // Its selection has it.
-		}
-		if l.isRecalled(s.key) {
-			if l.followsLoss() {
-				forgiven = append(forgiven, s.key)
-			}
-			continue
+		if s.isMember || l.isRecalled(s.key) {
+			continue // Its selection has it, or addRecalled.
 		}
 		switch l.effectOf(s) {
 		case access.Remove:

@@ -109,7 +109,7 @@ func (l look) isRecalled(key source.Key) bool {
 
 // forgiveDenied returns the spec with the sources made optional of which nothing can be read: their
 // objects need not have had files. A source of which another namespace can be read still needs an
-// object, or its last files would go.
+// object, or its last files would go, unless they follow a loss.
 func (l look) forgiveDenied(spec api.Spec) api.Spec {
 	if len(l.denied) == 0 {
 		return spec
@@ -119,7 +119,7 @@ func (l look) forgiveDenied(spec api.Spec) api.Spec {
 		isRead := func(ref api.Ref) bool {
 			return !l.isRecalled(source.Key{Ref: ref, Selector: src.Selection.Selector})
 		}
-		if src.Selection != nil && !slices.ContainsFunc(src.Ranges(), isRead) {
+		if src.Selection != nil && (l.followsLoss() || !slices.ContainsFunc(src.Ranges(), isRead)) {
 			spec.Sources[i].Optional = true
 		}
 	}
@@ -151,7 +151,7 @@ func (l look) deniedPartner(s seen) *unreadError {
 func (l look) hasRecalled(ref api.Ref) bool {
 	isObject := func(o treebuilder.Object) bool { return o.Content.Ref == ref }
 	for _, lists := range l.recalled {
-		if slices.ContainsFunc(lists, func(objects []treebuilder.Object) bool { return slices.ContainsFunc(objects, isObject) }) {
+		if slices.ContainsFunc(slices.Concat(lists...), isObject) {
 			return true
 		}
 	}
@@ -204,5 +204,7 @@ func (c *selected) addRecalled(l look) {
 // driver was restarted.
 func (l look) wasRecalled(key source.Key) bool {
 	ref := key.Ref.Selecting(key.Selector)
-	return slices.ContainsFunc(l.projected, func(p projected) bool { return p.ref == ref && p.version == statusz.Version{} })
+	return slices.ContainsFunc(l.projected, func(p projected) bool {
+		return p.ref == ref && p.version == statusz.Version{}
+	})
 }

@@ -34,9 +34,7 @@ func (n *node) selectIn(fields string, more map[string]string) (*driver, state.R
 		n.label(object, 9-i, "")
 	}
 	attributes := selecting(", namespaces: [one, two]" + fields)
-	for key, value := range more {
-		attributes[key] = value
-	}
+	maps.Copy(attributes, more)
 	return n.live(attributes)
 }
 
@@ -66,6 +64,7 @@ func (n *node) wantGoneOn(r state.Record, want, before map[string]string) {
 // TestOthersGoOnAfterARestart, however the files are written and what they are called. What the denied namespace had selected
 // stays as long as it is denied, also over more restarts.
 func TestOthersGoOnAfterARestart(t *testing.T) {
+	t.Parallel()
 	for name, more := range map[string]map[string]string{
 		"Atomic":       {},
 		"Replace":      {api.KeyUpdatePolicy: "Replace"},
@@ -178,12 +177,13 @@ func TestAllNamespacesAreDeniedOverARestart(t *testing.T) {
 // TestADenialOverARestartIsDoubtedAtFirst: the others go on at once, and there is no Event before the denial counts. Then the files
 // follow onDelete.
 func TestADenialOverARestartIsDoubtedAtFirst(t *testing.T) {
+	t.Parallel()
 	for _, onDelete := range []api.OnDelete{api.OnDeleteKeep, api.OnDeleteRemove} {
 		bubbleCase(t, string(onDelete), func(n *node) {
 			d, r := n.selectIn("", map[string]string{api.KeyOnDelete: string(onDelete)})
 			before := n.files(r.TargetPath)
 			n.cluster.doubt(allOfOne)
-			d = n.denyOverRestart(d, func() {
+			n.denyOverRestart(d, func() {
 				n.seen.forget()
 				n.set(mapIn("two", "b"), "of-b", "2", "same", "b")
 			})
@@ -280,6 +280,7 @@ func TestALongFolderElsewhere(t *testing.T) {
 
 // TestAReleaseTogetherWithADeniedObject: the files of both stay until the release ends, whichever of them the pod has.
 func TestAReleaseTogetherWithADeniedObject(t *testing.T) {
+	t.Parallel()
 	for name, value := range map[string]string{"the pod has the stable content": "1", "the pod has the candidate": "2"} {
 		bubbleCase(t, name, func(n *node) {
 			releaseBoth := func(threshold float64) {

@@ -26,7 +26,7 @@ const (
 	bytesPerKey     = 512     // Of each key of the sources, while files are planned.
 	// keysUnasked is how many keys a plan has without asking for room, and bytesUnasked is how much
 	// a sync renders. Few syncs run at a time, and a publish has bytesPerPublish.
-	keysUnasked = 1 << 12
+	keysUnasked  = 1 << 12
 	bytesUnasked = 64 << 10
 )
 
