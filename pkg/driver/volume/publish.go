@@ -338,8 +338,10 @@ func (m *Manager) populateNew(ctx context.Context, v *volume, h held) error {
 	}
 	h.reportLeftOut()
 	v.attributes = nil
-	if !h.flags.oldestChange().IsZero() {
-		m.queue.add(h.projection) // The sources have changed since they were read, and workers skip unpublished volumes.
+	// Workers skip unpublished volumes: the sources may have changed since they were read, and a
+	// problem that has not kept the volume from being published is not reported yet.
+	if !h.flags.oldestChange().IsZero() || l.withLosses(nil) != nil {
+		m.queue.add(h.projection)
 	}
 	return nil
 }

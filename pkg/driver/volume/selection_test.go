@@ -167,6 +167,24 @@ func TestTooMuchIsSelected(t *testing.T) {
 	})
 }
 
+// TestAnotherVolumeOfASourceInTrouble gets its files, as far as they are known, and a report of the problem without waiting for
+// another change.
+func TestAnotherVolumeOfASourceInTrouble(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, _ := n.published()
+		n.fail(web, &source.TooMuchError{Objects: 1001})
+		pass(settling)
+		n.wantReportedOnce("TooMuchSelected: ")
+		n.seen.forget()
+		late := n.replica("late", configMap("web"))
+		d.publish(late)
+		n.volumes = append(n.volumes, late)
+		pass(settling)
+		n.wantFiles(late, map[string]string{"a": "1"})
+		n.wantReportedOnce("TooMuchSelected: ")
+	})
+}
+
 // TestTooMuchIsSelectedTogether: the limit is that of the volume, however many selections have its objects.
 func TestTooMuchIsSelectedTogether(t *testing.T) {
 	bubble(t, func(n *node) {

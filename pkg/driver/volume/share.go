@@ -80,4 +80,7 @@ func (h held) take(v *volume, own held) {
 	h.node.registry.removeProjection(own.projection)
 	h.reportPolled(h.look().polled())
 	h.reportLeftOut()
+	if h.problem != nil { // The next sync reports it to the new volume too.
+		h.node.queue.add(h.projection)
+	}
 }
