@@ -127,7 +127,8 @@ func TestFilesOfUnknownSourcesStay(t *testing.T) {
 			n.damage(r, func(root *os.Root) error {
 				file, err := root.Open("..data/of-c")
 				if err == nil {
-					_ = unix.Fremovexattr(int(file.Fd()), sourceAttribute) // There is none in a user namespace.
+					// This fails in a user namespace, where the file never had the attribute.
+					_ = unix.Fremovexattr(int(file.Fd()), sourceAttribute)
 					err = file.Close()
 				}
 				return err

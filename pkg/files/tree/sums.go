@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
-	"hash/maphash"
 	"io/fs"
 	"slices"
 	"weak"
@@ -19,12 +18,10 @@ type Sums struct {
 	group int
 }
 
-var seed = maphash.MakeSeed()
-
 // fileSum is a file of the tree, and the digest of its bytes.
 type fileSum struct {
 	path   string
-	source uint64 // A hash of [File.Source], which can be long.
+	source sum // Of [File.Source], which can be long.
 	mode   fs.FileMode
 	user   int
 	sum    sum
@@ -49,13 +46,21 @@ func (t Tree) DigestAfter(before Sums) (string, Sums) {
 	now := Sums{files: make([]fileSum, len(t.Files)), group: t.GID}
 	for i, f := range t.Files {
 		now.files[i] = fileSum{
-			path: f.Path, source: maphash.String(seed, f.Source), mode: f.Mode, user: t.UserOf(f), sum: known.sumOf(f.Data),
+			path: f.Path, source: sumOfSource(f.Source), mode: f.Mode, user: t.UserOf(f), sum: known.sumOf(f.Data),
 		}
 		if len(f.Data) > shortData {
 			now.files[i].at = weak.Make(&f.Data[0])
 		}
 	}
 	return digest, now
+}
+
+// sumOfSource returns the digest of a [File.Source]. Most files have none, and a zero digest.
+func sumOfSource(source string) sum {
+	if source == "" {
+		return sum{}
+	}
+	return sum{size: len(source), of: sha256.Sum256([]byte(source))}
 }
 
 // HaveSame reports whether the file at a path is the same in the other tree: bytes, mode, owner
