@@ -31,6 +31,32 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
+// BenchmarkWriteOthers measures updates in which each file goes and another one comes. What it takes for each file must not
+// depend on how many there are.
+func BenchmarkWriteOthers(b *testing.B) {
+	for kind, w := range writers() {
+		for _, count := range []int{100, 1_000, 16_000} {
+			b.Run(fmt.Sprintf("%s/%d files", kind, count), func(b *testing.B) {
+				_, root := newVolume(b)
+				var trees []tree.Tree
+				for _, name := range []string{"even", "odd"} {
+					f := files{}
+					for i := range count {
+						f[fmt.Sprint(name, i)] = name
+					}
+					trees = append(trees, f.tree(b))
+				}
+				mustWrite(b, w, root, trees[1])
+				i := 0
+				for ; b.Loop(); i++ {
+					mustWrite(b, w, root, trees[i%2])
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(i*count), "ns/file")
+			})
+		}
+	}
+}
+
 // BenchmarkWriteUnchanged measures what it costs to find out that nothing is to be done.
 func BenchmarkWriteUnchanged(b *testing.B) {
 	for kind, w := range writers() {

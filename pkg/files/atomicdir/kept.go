@@ -96,8 +96,8 @@ func (w *plainWrite) keepBelow(name string) error {
 	if !w.keepsInodes {
 		return nil
 	}
-	for _, file := range slices.Sorted(maps.Keys(w.found)) {
-		if (file == name || strings.HasPrefix(file, name+"/")) && w.found[file].isFile() {
+	for _, file := range slices.Concat([]string{name}, w.namesBelow(name)) {
+		if w.found[file].isFile() {
 			if err := w.keep(file); err != nil {
 				return err
 			}

@@ -74,6 +74,8 @@ type plainWrite struct {
 	// found is everything in the root but reserved names. Anything that is removed is taken out;
 	// what is made is not put in.
 	found entries
+	// names are the paths of what was found, sorted: what is below a directory stands together.
+	names []string
 	// reserved are the root's reserved names, left there by a killed writer or by an Atomic.
 	reserved []string
 	// parts are what comes by rename; parts[i] waits as tempName(i).
@@ -149,6 +151,7 @@ func (w *plainWrite) look() error {
 			return err
 		}
 	}
+	w.names = slices.Sorted(maps.Keys(w.found))
 	slices.Sort(w.reserved)
 	return w.lookKept()
 }
@@ -286,11 +289,18 @@ func (w *plainWrite) discard(name string) error {
 	if err := w.remove(name); err != nil {
 		return err
 	}
-	if w.found.isDir(name) {
-		maps.DeleteFunc(w.found, func(p string, _ info) bool { return strings.HasPrefix(p, name+"/") })
+	for _, p := range w.namesBelow(name) {
+		delete(w.found, p)
 	}
 	delete(w.found, name)
 	return nil
+}
+
+// namesBelow returns the part of names that is below a directory. Some of it may be gone.
+func (w *plainWrite) namesBelow(name string) []string {
+	start, _ := slices.BinarySearch(w.names, name+"/")
+	end, _ := slices.BinarySearch(w.names, name+"0") // The byte after "/".
+	return w.names[start:end]
 }
 
 // clean is step 10. It goes on after an error, so that one thing that cannot be removed does not
@@ -304,7 +314,7 @@ func (w *plainWrite) clean() error {
 		wanted[f.Path] = true
 	}
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(w.found)) {
+	for _, name := range w.names {
 		if _, ok := w.found[name]; ok && !wanted[name] {
 			errs = append(errs, w.discardKept(name))
 		}

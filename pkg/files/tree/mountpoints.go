@@ -52,6 +52,9 @@ func (t Tree) ModeOfDir(dir string) fs.FileMode {
 // Blocks reports whether a file cannot be at a path because of a mount point: at it, above or below
 // it. The mount points are sorted.
 func Blocks(points []string, file string) bool {
+	if len(points) == 0 {
+		return false
+	}
 	for d := file; d != "."; d = path.Dir(d) {
 		if _, found := slices.BinarySearch(points, d); found {
 			return true

@@ -108,7 +108,7 @@ func TestPrepareBoundsTheTextsWithValues(t *testing.T) {
 // TestPrepareBoundsThePathsOfSelectedFiles: a few bytes of text can make thousands of bytes of paths, directories or messages for
 // each key of many objects.
 func TestPrepareBoundsThePathsOfSelectedFiles(t *testing.T) { // Not parallel: whatever else is in memory would be counted.
-	const objects, keys = 1000, 260
+	const objects, keys = 520, 260
 	all := make([]treebuilder.Object, objects)
 	for i := range all {
 		all[i].Content = api.Content{Ref: api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("object-", i)}, Data: map[string][]byte{}}
