@@ -39,22 +39,27 @@ func wholeKind(r *http.Request) (ref api.Ref, ok bool) {
 	return ref, len(path) == 1 && ref.Kind != ""
 }
 
-// isIn reports whether an object belongs to a selection.
-func isIn(ref api.Ref, selector string, o Object) bool {
+// selection reports whether an object belongs to it.
+type selection func(Object) bool
+
+// selectionOf parses the selector once for all objects.
+func selectionOf(ref api.Ref, selector string) selection {
 	parsed, err := labels.Parse(selector)
 	if err != nil {
 		panic(err)
 	}
-	of := refOf(o)
-	return of.Kind == ref.Kind && (ref.Namespace == "" || ref.Namespace == of.Namespace) &&
-		parsed.Matches(labels.Set(o.GetLabels()))
+	return func(o Object) bool {
+		of := refOf(o)
+		return of.Kind == ref.Kind && (ref.Namespace == "" || ref.Namespace == of.Namespace) &&
+			parsed.Matches(labels.Set(o.GetLabels()))
+	}
 }
 
 // eventOf returns the event that a watch of a selection gets for a step; none for most steps. As
 // with an API server, an object that leaves the selection is deleted, in its last state there.
-func (c *Server) eventOf(ref api.Ref, selector string, s step) (e watch.Event, ok bool) {
-	was := s.before != nil && isIn(ref, selector, s.before)
-	is := s.after != nil && isIn(ref, selector, s.after)
+func (has selection) eventOf(s step) (e watch.Event, ok bool) {
+	was := s.before != nil && has(s.before)
+	is := s.after != nil && has(s.after)
 	switch {
 	case is && was:
 		return watch.Event{Type: watch.Modified, Object: s.after}, true
@@ -73,10 +78,10 @@ func (c *Server) noteStepLocked(before, after Object) {
 	s := step{version: c.version, before: before, after: after}
 	c.steps = append(c.steps, s)
 	for w := range c.watches {
-		if w.selector == "" || w.isDead {
+		if w.selected == nil || w.isDead {
 			continue
 		}
-		if e, ok := c.eventOf(w.ref, w.selector, s); ok {
+		if e, ok := w.selected.eventOf(s); ok {
 			w.events <- c.Front.Event(e)
 		}
 	}
@@ -95,8 +100,9 @@ func (c *Server) selected(ref api.Ref, opts metav1.ListOptions) (runtime.Object,
 			opts.ResourceVersion, opts.Limit)
 	}
 	var all []Object
+	has := selectionOf(ref, opts.LabelSelector)
 	for _, o := range c.objects {
-		if isIn(ref, opts.LabelSelector, o) {
+		if has(o) {
 			all = append(all, o)
 		}
 	}
@@ -143,9 +149,9 @@ func (c *Server) watchSelected(r *http.Request, ref api.Ref, opts metav1.ListOpt
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w.selector = opts.LabelSelector
+	w.selected = selectionOf(ref, opts.LabelSelector)
 	for _, s := range c.steps {
-		if e, ok := c.eventOf(ref, opts.LabelSelector, s); ok && s.version > from {
+		if e, ok := w.selected.eventOf(s); ok && s.version > from {
 			w.events <- c.Front.Event(e)
 		}
 	}

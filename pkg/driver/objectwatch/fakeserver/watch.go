@@ -13,8 +13,8 @@ import (
 type serverWatch struct {
 	Server *Server
 	ref    api.Ref
-	// selector is that of a selection, whose ref has no name.
-	selector string
+	// selected is nil for a watch of one object. The ref of a selection has no name.
+	selected selection
 	ctx      context.Context
 	events   chan []byte
 	isDead   bool      // It delivers nothing any more, and stays open.
