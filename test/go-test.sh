@@ -22,12 +22,13 @@ others() {
 # suite NAME sets the folder of the module, and what go test is given there.
 suite() {
 	local as_root=-exec="'$PWD/test/exec.sh'" # Where that is needed; it also keeps results from being kept.
-	local shared=(-trimpath) # As the programs are built that tests run: both are compiled from the same packages.
+	# Programs that tests run are built with -race, or with -trimpath: tests that are built so too share their packages.
+	local shared=(-trimpath)
 	case $1 in
-	unit) folder=. packages=(-race ./...) ;;                                   # Tests beside the code.
-	product) folder="test" packages=("${shared[@]}" ./driver ./sanity ./cli ./rules) ;;         # Processes, which have the race detector.
-	race) folder="test" packages=(-race "${shared[@]}" ./volume) ;;                             # Product code in the tests' own process.
-	test/bench) folder=$1 packages=(-race "${shared[@]}" ./...) ;;                              # The same, and what measures.
+	unit) folder=. packages=(-race ./...) ;;                                            # Tests beside the code.
+	product) folder="test" packages=("${shared[@]}" ./driver ./sanity ./cli ./rules) ;; # Processes, which have the race detector.
+	race) folder="test" packages=(-race ./volume) ;;                                    # Product code in the tests' own process.
+	test/bench) folder=$1 packages=(-race ./...) ;;                                     # The same, and what measures.
 	rest)
 		folder="test"
 		read -ra packages <<<"$(others)"
@@ -36,9 +37,9 @@ suite() {
 	night) folder="test" packages=("$as_root" "${shared[@]}" ./vm/... ./vmnode/... ./shells/... ./krew/... ./dryrun/... ./site/...) ;;
 	version-driver) folder="test" packages=("${shared[@]}" ./driver) ;; # With another version of Kubernetes: see test/versions.sh.
 	version-node) folder="test" packages=("$as_root" "${shared[@]}" -run='^Test(CoreOnContainerd2|PodsOutliveTheirNode)$' ./e2e) ;;
-	test/tools/*) folder=$1 packages=(./...) ;;
+	test/tools/*) folder=$1 packages=("${shared[@]}" ./...) ;;
 	test/*) folder="test" packages=("$as_root" "${shared[@]}" "./${1#test/}/...") ;;
-	*) folder=$1 packages=(./...) ;;
+	*) folder=$1 packages=("${shared[@]}" ./...) ;;
 	esac
 }
 

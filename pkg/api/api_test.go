@@ -40,6 +40,20 @@ func TestRefs(t *testing.T) {
 	}
 }
 
+func TestHasSelection(t *testing.T) {
+	t.Parallel()
+	const named = "[{configMap: {name: app}}, {secret: {name: app}}]"
+	for sources, want := range map[string]bool{named: false, "[{configMap: {name: app}}, {secret: {labelSelector: {}}}]": true} {
+		spec, err := api.Parse(map[string]string{"sources": sources}, "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := spec.HasSelection(); got != want {
+			t.Errorf("HasSelection() of %s = %t, want %t", sources, got, want)
+		}
+	}
+}
+
 func TestContentPrintsNoBytes(t *testing.T) {
 	t.Parallel()
 	content := api.Content{

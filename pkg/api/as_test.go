@@ -39,6 +39,9 @@ func TestParseAs(t *testing.T) {
 		"items name keys": goodSources(
 			`[{configMap: {name: app, items: [{key: log.level, path: LOG_LEVEL}, {key: COLOR}, {key: A, path: ~}], as: {path: e, format: dotenv}}}]`,
 			as("app", "e", api.FormatDotenv, item("log.level", "LOG_LEVEL"), item("COLOR", "COLOR"), item("A", "A"))),
+		"the longest name": goodSources(
+			"[{configMap: {name: app, as: {path: e, format: json}, items: [{key: a, path: "+strings.Repeat("b", 253)+"}]}}]",
+			as("app", "e", api.FormatJSON, item("a", strings.Repeat("b", 253)))),
 		"one key under two names": goodSources(
 			`[{configMap: {name: app, as: {path: e, format: json}, items: [{key: a}, {key: a, path: b}]}}]`,
 			as("app", "e", api.FormatJSON, item("a", "a"), item("a", "b"))),

@@ -142,9 +142,9 @@ func TestParseAttributes(t *testing.T) {
 			want: change(func(s *api.Spec) { s.UID = id(999) }),
 		},
 		"users of single files": {
-			in: with(attributes{"items": "[{key: a, path: a, user: 999}, {key: b, path: b, user: 0}, {key: c, path: c, user: null}]"}),
+			in: with(attributes{"items": "[{key: a, path: a, user: 2147483647}, {key: b, path: b, user: 0}, {key: c, path: c, user: null}]"}),
 			want: change(func(s *api.Spec) {
-				s.Sources[0].Items = []api.Item{{Key: "a", Path: "a", User: id(999)}, {Key: "b", Path: "b", User: id(0)}, {Key: "c", Path: "c"}}
+				s.Sources[0].Items = []api.Item{{Key: "a", Path: "a", User: id(2147483647)}, {Key: "b", Path: "b", User: id(0)}, {Key: "c", Path: "c"}}
 			}),
 		},
 		"no updates": {
