@@ -93,10 +93,13 @@ bin/shells: ## install the shells that complete commands, unless they are there
 bin/mkdocs: setup
 	@test/setup.sh mkdocs mkdocs-material python3-pymdownx
 
-.PHONY: bin/watchers
-bin/watchers: setup ## get programs that watch files, unless they are there
-	@test/setup.sh default-jdk-headless inotify-tools node-chokidar python3-watchdog
+.PHONY: bin/servers
+bin/servers: setup ## unpack servers that read files of volumes, and promtool, unless they are there
 	@test/tools/debian.sh servers
+
+.PHONY: bin/watchers
+bin/watchers: setup bin/servers ## get programs that watch files, unless they are there
+	@test/setup.sh default-jdk-headless inotify-tools node-chokidar python3-watchdog
 	@test/tools/build.sh coredns
 
 .PHONY: bin/vm
@@ -118,7 +121,7 @@ test/all: test test/rest ## test and all the rest but for the night: kubelet and
 .PHONY: test/rest
 test/rest: setup ## what test leaves out, but for what runs at night
 	@rm -f bin/test/stages
-	@for stage in bin/tools bin/node bin/storage-e2e bin/promtool bin/helm bin/watchers; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
+	@for stage in bin/tools bin/node bin/storage-e2e bin/helm bin/watchers; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
 	@test/go-test.sh race rest test/bench deploy/image test/tools/kubernetes/storage-e2e/plan
 
 .PHONY: test/nightly
@@ -144,7 +147,7 @@ test/driver: bin/tools bin/k8s ## the driver with a real API server and real mou
 	@test/go-test.sh test/driver
 
 .PHONY: test/rollout
-test/rollout: bin/tools bin/node bin/promtool ## the rollout controller with Kubernetes' own controllers and kubectl
+test/rollout: bin/tools bin/node bin/servers ## the rollout controller with Kubernetes' own controllers and kubectl
 	@test/go-test.sh test/rollout
 
 .PHONY: test/release
@@ -168,7 +171,7 @@ test/watchers: bin/tools bin/watchers ## which programs see a change, and that d
 	@test/go-test.sh test/watchers
 
 .PHONY: test/monitoring
-test/monitoring: bin/tools bin/promtool bin/k8s ## the alert rules and the dashboard of deploy/monitoring
+test/monitoring: bin/tools bin/servers bin/k8s ## the alert rules and the dashboard of deploy/monitoring
 	@test/go-test.sh test/monitoring
 
 .PHONY: test/deploy
@@ -209,7 +212,7 @@ test/kit: bin/tools bin/node ## what the tests stand on
 	@test/go-test.sh test/kit
 
 .PHONY: test/soak
-test/soak: bin/tools bin/node bin/promtool ## the tests that chance or size has a part in, in full (two hours)
+test/soak: bin/tools bin/node bin/servers ## the tests that chance or size has a part in, in full (two hours)
 	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=100m test/go-test.sh unit test/volume test/driver test/soak test/rollout test/release
 
 .PHONY: test/fuzz
@@ -304,10 +307,6 @@ setup:
 .PHONY: bin/tools
 bin/tools: setup
 	@test/tools/build.sh gotestsum
-
-.PHONY: bin/promtool
-bin/promtool: setup ## build promtool, unless it is built (2 to 4 minutes on two cores)
-	@test/tools/build.sh promtool
 
 .PHONY: bin/helm
 bin/helm: setup ## build helm, unless it is built (2 to 4 minutes on two cores)

@@ -32,10 +32,10 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// promtool runs Prometheus' own tool, which `make bin/promtool` builds.
+// promtool runs Prometheus' own tool, which `make bin/servers` unpacks.
 func promtool(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	program, err := filepath.Abs(filepath.Join(repo, "bin", "tools", "promtool"))
+	program, err := filepath.Abs(filepath.Join(repo, "bin/debian-servers/usr/bin/promtool"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func TestMetricsTellTheStory(t *testing.T) {
 	}
 	repo, err := environment.Repo()
 	expect.NoError(t, err)
-	check := exec.CommandContext(t.Context(), filepath.Join(repo, "bin", "tools", "promtool"), "check", "metrics")
+	check := exec.CommandContext(t.Context(), filepath.Join(repo, "bin/debian-servers/usr/bin/promtool"), "check", "metrics")
 	check.Stdin = strings.NewReader(s.get(address, "/metrics"))
 	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)

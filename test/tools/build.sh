@@ -30,7 +30,6 @@ gremlins                | gremlins   | tools | github.com/go-gremlins/gremlins/c
 govulncheck             | vulncheck  | tools | golang.org/x/vuln/cmd/govulncheck
 helm                    | helm       | tools | helm.sh/helm/v4/cmd/helm
 coredns                 | coredns    | tools | ./coredns
-promtool                | promtool   | tools | github.com/prometheus/prometheus/cmd/promtool
 containerd              | containerd | node  | $containerd/containerd
 containerd-shim-runc-v2 | containerd | node  | $containerd/containerd-shim-runc-v2
 ctr                     | containerd | node  | $containerd/ctr
@@ -79,11 +78,9 @@ ldflags() {
 	echo "-X k8s.io/client-go/pkg/version.gitVersion=$version"
 }
 
-# tags MODULE: promtool is asked about files only, and is built without the clients of every cloud there is; containerd
-# goes without snapshotters that tests do not use; runc without seccomp starts no pod.
+# tags MODULE: containerd goes without snapshotters that tests do not use; runc without seccomp starts no pod.
 tags() {
 	case $1 in
-	promtool) echo remove_all_sd ;;
 	containerd) echo no_btrfs,no_devmapper,no_zfs,no_aufs ;;
 	runc) echo seccomp ;;
 	esac

@@ -3,7 +3,7 @@
 # runtime or server of this machine is touched. It needs apt, and no root but for the very first look at a mirror.
 #
 #   test/tools/debian.sh            the container runtime, network plugins and busybox, into bin/debian
-#   test/tools/debian.sh servers    servers that read files of volumes, and their libraries, into bin/debian-servers
+#   test/tools/debian.sh servers    servers that read files of volumes, promtool, and their libraries, into bin/debian-servers
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
