@@ -12,6 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
 // longestRest is how long an object rests at most that there is no room for, with jitter;
@@ -50,6 +51,15 @@ func (b *bench) wantUsed(want int64) {
 	b.settle()
 	if got := b.room.Used(); got != want {
 		b.t.Errorf("Used() = %d, want %d", got, want)
+	}
+}
+
+// TestCostOf: bytes, entries of a map, a buffer for the next event, and the watch.
+func TestCostOf(t *testing.T) {
+	t.Parallel()
+	content := api.Content{Data: map[string][]byte{"a": make([]byte, 999), "b": make([]byte, 999)}}
+	if got, want := source.CostOf(content), int64(2000+2*160+8<<10+BytesPerWatch); got != want {
+		t.Errorf("CostOf = %d, want %d", got, want)
 	}
 }
 

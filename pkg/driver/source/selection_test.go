@@ -76,6 +76,28 @@ func TestSelectionFollowsItsObjects(t *testing.T) {
 	})
 }
 
+// TestWhatASelectionTakes: room for its members while there are some.
+func TestWhatASelectionTakes(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.selectAll(ofShop)
+		b.wantMembers(ofShop, 1)
+		nothing := b.room.Used()
+		b.Put(labelled("shop", "a", "web", "1"))
+		b.wantMembers(ofShop, 1, "shop/a=1")
+		one := b.room.Used()
+		b.Put(labelled("shop", "b", "web", "1"))
+		b.wantMembers(ofShop, 1, "shop/a=1", "shop/b=1")
+		if two := b.room.Used(); one <= nothing || two-one != one-nothing {
+			t.Errorf("room for none, one and two members: %d, %d and %d bytes, want as much more for each", nothing, one, two)
+		}
+		for _, name := range []string{"a", "b"} {
+			b.Put(labelled("shop", name, "db", "1"))
+		}
+		b.wantMembers(ofShop, 2)
+		b.wantUsed(nothing)
+	})
+}
+
 func TestSelectionInAllNamespaces(t *testing.T) {
 	bubble(t, func(b *bench) {
 		all := api.Ref{Kind: api.ConfigMap}
@@ -160,6 +182,40 @@ func TestManyLeaveASelection(t *testing.T) {
 		pass(source.AbsenceTime)
 		b.wantCount(ofShop, 0)
 	})
+}
+
+// TestAListLacksSomeOfManyMembers: these go after a while, as if each deletion had been seen.
+func TestAListLacksSomeOfManyMembers(t *testing.T) {
+	bubble(t, func(b *bench) {
+		const many = 40
+		for i := range many {
+			b.Put(labelled("shop", fmt.Sprintf("o-%02d", i), "web", "1"))
+		}
+		b.selectAll(ofShop)
+		b.Answer(errors.New("away"), errors.New("away"))
+		b.Cut()
+		pass(10 * time.Second)
+		for i := range many / 2 {
+			b.Remove(api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: fmt.Sprintf("o-%02d", 2*i)})
+		}
+		b.Compact()
+		b.Answer(nil, nil)
+		for len(b.gone()) == 0 {
+			pass(100 * time.Millisecond)
+		}
+		b.wantCount(ofShop, many)
+		if got := len(b.gone()); got != many/2 {
+			t.Errorf("%d members are gone, want %d", got, many/2)
+		}
+		pass(source.AbsenceTime)
+		b.wantCount(ofShop, many/2)
+	})
+}
+
+// gone returns the members of ofShop that are gone, and still count.
+func (b *bench) gone() []source.Member {
+	b.settle()
+	return slices.DeleteFunc(slices.Clone(b.Get(b.selection(ofShop)).Members), func(m source.Member) bool { return m.Gone.IsZero() })
 }
 
 func (b *bench) wantCount(ref api.Ref, want int) {
