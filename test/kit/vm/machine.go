@@ -16,7 +16,7 @@ import (
 )
 
 // bootTimeout is how long all steps of one machine may take.
-const bootTimeout = 25 * time.Minute
+const bootTimeout = 45 * time.Minute
 
 // Machine is a virtual machine for the steps of a test, with a checkout at /repo.
 type Machine struct {
@@ -88,7 +88,7 @@ func (m *Machine) AddTests(folder string, args ...string) *Step {
 	}
 	m.Steps = append(m.Steps, Step{
 		Name: folder, Dir: at, Env: []string{"LIVECONFIG_PROGRAMS=/programs"},
-		Args: append([]string{"./" + name, "-test.v", "-test.timeout=9m"}, args...),
+		Args: append([]string{"./" + name, "-test.v", "-test.timeout=19m"}, args...),
 	})
 	return &m.Steps[len(m.Steps)-1]
 }

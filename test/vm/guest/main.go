@@ -181,7 +181,7 @@ func runPlan(console io.Writer) error {
 func runStep(step vm.Step) error {
 	timeout := step.Timeout
 	if timeout == 0 {
-		timeout = 10 * time.Minute
+		timeout = 20 * time.Minute
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, fmt.Errorf("it took longer than %s", timeout))
 	defer cancel()
