@@ -90,3 +90,16 @@ func TestSourcesOfFilesTakeRoom(t *testing.T) {
 		t.Errorf("the source of a file takes %d bytes, want %d", got, want)
 	}
 }
+
+func TestSizeOfSelection(t *testing.T) {
+	t.Parallel()
+	s := api.Selection{
+		Selector: strings.Repeat("s", 100), Path: strings.Repeat("p", 20), FolderAnnotation: "f", Namespaces: []string{"shop", "billing"},
+	}
+	if got, want := sizeOfSelection(&s), int64(100+20+1+2*bytesPerUse+len("shop")+len("billing")); got != want {
+		t.Errorf("a selection takes %d bytes, want %d", got, want)
+	}
+	if got := sizeOfSelection(nil); got != 0 {
+		t.Errorf("a source that names its object takes %d bytes for a selection, want none", got)
+	}
+}
