@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -191,7 +190,7 @@ func (w *plainWrite) addToPart(f tree.File) {
 
 func (w *plainWrite) topmostMissing(file string) string {
 	top := file
-	for d := path.Dir(file); d != "."; d = path.Dir(d) {
+	for d := tree.Parent(file); d != "."; d = tree.Parent(d) {
 		if !w.found.isDir(d) {
 			top = d
 		}
