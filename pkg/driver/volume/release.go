@@ -56,7 +56,7 @@ func (h held) adaptCopies(l look) (isOther bool, err error) {
 func (h held) dropCopies(l look) (isOther bool) {
 	for key, c := range h.copies {
 		isSource := slices.Contains(h.keys, key)
-		isMember := slices.ContainsFunc(l.members, func(s seen) bool { return s.key == key })
+		_, isMember := l.memberAt[key]
 		if !isSource && !isMember {
 			isOther = true
 			h.node.registry.removeCopy(h, key, c)
