@@ -37,10 +37,10 @@ type totals struct {
 }
 
 func (t *totals) add(m Member) {
-	t.cost += m.cost()
+	t.cost += m.cost
 	if m.Gone.IsZero() {
 		t.objects++
-		t.bytes += m.Content.Size()
+		t.bytes += m.bytes
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *collector) Listed(o metav1.Object) *objectwatch.Pause {
 		m = known
 		m.Gone = time.Time{}
 	} else {
-		cost += m.cost()
+		cost += m.cost
 	}
 	c.coming.add(m)
 	c.coming.cost = cost

@@ -43,6 +43,11 @@ type Member struct {
 	// Gone is when the object was deleted; zero for one that exists. An object that is gone for
 	// [AbsenceTime] is no member any more.
 	Gone time.Time
+
+	// bytes are those of the content, and cost is how much memory it takes to store the member. An
+	// event of a selection needs those of all members, which may have a million keys.
+	bytes int
+	cost  int64
 }
 
 // The limits of the annotations of a member, and its memory.
@@ -71,11 +76,12 @@ func memberFrom(o metav1.Object) Member {
 		}
 		m.Annotations[name] = value
 	}
+	m.bytes, m.cost = content.Size(), m.costNow()
 	return m
 }
 
-// cost returns how much memory it takes to store the member.
-func (m Member) cost() int64 {
+// costNow computes the cost.
+func (m Member) costNow() int64 {
 	size := int64(bytesPerMember + m.Release.Size())
 	for key, value := range m.Content.Data {
 		size += bytesPerKey + int64(len(key)+len(value))

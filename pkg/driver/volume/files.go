@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -33,8 +34,8 @@ type files struct {
 	// mountPoints are those of the last write; nil after a restart, until the first sync.
 	mountPoints *mountPoints
 	tidyAt      time.Time // When replaced files may go; zero without such files.
-	// projected are the objects whose content is in the files; nil after a restart, until the first
-	// sync. A map takes the memory of eight for one, and most volumes have one.
+	// projected are the objects whose content is in the files, sorted; nil after a restart, until
+	// the first sync. A map takes the memory of eight for one, and most volumes have one.
 	projected []projected
 }
 
@@ -48,11 +49,17 @@ type projected struct {
 
 // of returns what the files have of the object.
 func (f *files) of(ref api.Ref) (has projected, ok bool) {
-	i := slices.IndexFunc(f.projected, func(p projected) bool { return p.ref == ref })
-	if i < 0 {
+	i, found := slices.BinarySearchFunc(f.projected, ref, projected.compare)
+	if !found {
 		return projected{}, false
 	}
 	return f.projected[i], true
+}
+
+// compare orders objects.
+func (p projected) compare(ref api.Ref) int {
+	return cmp.Or(cmp.Compare(p.ref.Name, ref.Name), cmp.Compare(p.ref.Namespace, ref.Namespace),
+		cmp.Compare(p.ref.Kind, ref.Kind))
 }
 
 // setProjected stores the objects that the files come from. It returns when the newest change
@@ -66,6 +73,7 @@ func (f *files) setProjected(contents map[api.Ref]api.Content) (reached time.Tim
 			reached = c.ChangedAt
 		}
 	}
+	slices.SortFunc(next, func(a, b projected) int { return a.compare(b.ref) })
 	f.projected = next
 	return reached
 }

@@ -20,14 +20,15 @@ type look struct {
 	spec      api.Spec
 	group     *int
 	isLive    bool
-	projected []projected       // The objects in the files; nil if they are not known.
-	keys      []source.Key      // Of the sources, each once.
-	now       []source.Snapshot // Of the sources, as keys.
-	copies    []*stableCopy     // Of the sources, as keys, nil for those without; nil if no source has one.
-	then      []source.Snapshot // Of these copies, as keys.
-	members   []seen            // The members of selections that are or were released.
-	volumes   []*volume         // Whose pods have the files.
-	dispute   dispute           // Of the copies.
+	projected []projected        // The objects in the files, sorted; nil if they are not known.
+	keys      []source.Key       // Of the sources, each once.
+	now       []source.Snapshot  // Of the sources, as keys.
+	copies    []*stableCopy      // Of the sources, as keys, nil for those without; nil if no source has one.
+	then      []source.Snapshot  // Of these copies, as keys.
+	members   []seen             // The members of selections that are or were released.
+	memberAt  map[source.Key]int // Where each of them is first; nil for none.
+	volumes   []*volume          // Whose pods have the files.
+	dispute   dispute            // Of the copies.
 	// denied are selections whose objects are not known but from the files, and recalled are these
 	// objects: see [held.recall].
 	denied   []source.Key
@@ -51,7 +52,7 @@ func (h held) look() look {
 	}
 	if len(h.copies) == 0 {
 		l.now = h.node.sources.Look(h.keys...)
-		l.members = l.releasedMembers(nil, nil)
+		l.setMembers(nil, nil)
 		return l
 	}
 	n := len(h.keys)
@@ -77,7 +78,7 @@ func (h held) look() look {
 	for i, key := range ofMembers {
 		then[key] = known[2*n+i]
 	}
-	l.members = l.releasedMembers(h.copies, then)
+	l.setMembers(h.copies, then)
 	l.dispute = h.node.disputes.begun(l.releases().dispute(l))
 	return l
 }
@@ -229,7 +230,7 @@ func forgive(spec api.Spec, keys []source.Key) api.Spec {
 // isAbsenceEarly reports whether it is too early to count an object as deleted whose content is in
 // the files, or may be after a restart.
 func (l look) isAbsenceEarly(s seen) bool {
-	isInFiles := slices.ContainsFunc(l.projected, func(has projected) bool { return has.ref == s.key.Ref })
+	_, isInFiles := slices.BinarySearchFunc(l.projected, s.key.Ref, projected.compare)
 	return l.isLive && (isInFiles || l.projected == nil) && time.Since(s.now.Changed) < source.AbsenceTime
 }
 

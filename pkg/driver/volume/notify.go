@@ -67,14 +67,24 @@ func (h held) reportTo(ctx context.Context, v *volume, o outcome) {
 // lets the driver watch it.
 func (h held) reportPolled(polled []source.Key) {
 	for _, v := range h.volumes {
-		for _, key := range polled {
-			if !slices.Contains(v.events.polled, key) {
-				h.node.event(v, ReasonPolling,
-					"%s is read about twice a minute, because %s may get it but not watch it; to have changes at once, %s",
-					key.Ref, key.Identity, howToWatch(key))
-			}
+		if !slices.Equal(v.events.polled, polled) { // They are equal after nearly each sync.
+			h.reportPolledTo(v, polled)
 		}
 		v.events.polled = polled
+	}
+}
+
+func (h held) reportPolledTo(v *volume, polled []source.Key) {
+	before := make(map[source.Key]bool, len(v.events.polled)) // There may be thousands.
+	for _, key := range v.events.polled {
+		before[key] = true
+	}
+	for _, key := range polled {
+		if !before[key] {
+			h.node.event(v, ReasonPolling,
+				"%s is read about twice a minute, because %s may get it but not watch it; to have changes at once, %s",
+				key.Ref, key.Identity, howToWatch(key))
+		}
 	}
 }
 

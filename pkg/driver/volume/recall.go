@@ -50,11 +50,7 @@ func (h held) readSelected(account *budget.Account, of []source.Key) (treebuilde
 	if err != nil {
 		return nil, err
 	}
-	isWanted := func(at int, namespace string) bool {
-		return slices.ContainsFunc(of, func(key source.Key) bool {
-			return isOf(h.spec.Sources[at], key) && (key.Ref.Namespace == "" || key.Ref.Namespace == namespace)
-		})
-	}
+	isWanted := wantedOf(h.spec, of)
 	most := atomicdir.Limits{
 		Bytes: min(usage.BytesUsed, h.mostSelected()), Entries: usage.InodesUsed,
 		Of: func(text string) bool { return treebuilder.IsRecalled(h.spec, text, isWanted) },
@@ -67,6 +63,23 @@ func (h held) readSelected(account *budget.Account, of []source.Key) (treebuilde
 		return nil, err
 	}
 	return treebuilder.Recall(h.spec, files, isWanted)
+}
+
+// wantedOf returns which objects belong to some selections. It is asked about each file.
+func wantedOf(spec api.Spec, selections []source.Key) treebuilder.Wanted {
+	type place struct {
+		source    int
+		namespace string // Empty for all.
+	}
+	wanted := map[place]bool{}
+	for at, src := range spec.Sources {
+		for _, key := range selections {
+			if isOf(src, key) {
+				wanted[place{at, key.Ref.Namespace}] = true
+			}
+		}
+	}
+	return func(at int, namespace string) bool { return wanted[place{at, ""}] || wanted[place{at, namespace}] }
 }
 
 // mostSelected returns how many bytes the files of selected objects have at most. Several sources

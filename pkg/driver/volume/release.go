@@ -32,12 +32,20 @@ func (h held) follow() (look, error) {
 }
 
 // adaptCopies uses the copies of the sources that a look shows as released, and no others. It
-// reports whether these are others than those in the look.
+// reports whether these are others than those in the look. Several sources can have one object, and
+// what is known of them can differ: it is released if one of them shows it so.
 func (h held) adaptCopies(l look) (isOther bool, err error) {
 	isOther = h.dropCopies(l)
+	released := map[source.Key]bool{}
+	for s := range l.sources() {
+		if s.now.Found && isReleased(s.now) {
+			released[s.key] = true
+		}
+	}
 	for s := range l.sources() {
 		switch isFollowed := s.copy != nil; {
-		case !s.now.Found || isFollowed == isReleased(s.now):
+		case !s.now.Found || isFollowed == released[s.key]:
+		case !isFollowed && h.copies[s.key] != nil: // Another source has begun it.
 		case isFollowed:
 			isOther = true
 			h.node.registry.removeCopy(h, s.key, s.copy)
@@ -56,7 +64,7 @@ func (h held) adaptCopies(l look) (isOther bool, err error) {
 func (h held) dropCopies(l look) (isOther bool) {
 	for key, c := range h.copies {
 		isSource := slices.Contains(h.keys, key)
-		isMember := slices.ContainsFunc(l.members, func(s seen) bool { return s.key == key })
+		_, isMember := l.memberAt[key]
 		if !isSource && !isMember {
 			isOther = true
 			h.node.registry.removeCopy(h, key, c)

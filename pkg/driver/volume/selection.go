@@ -38,9 +38,8 @@ func memberKey(of source.Key, m source.Member) source.Key {
 	return source.Key{Identity: of.Identity, Ref: m.Content.Ref}
 }
 
-// releasedMembers returns the members of selections that are or were released, as if each were a
-// source.
-func (l look) releasedMembers(copies map[source.Key]*stableCopy, then map[source.Key]source.Snapshot) (all []seen) {
+// setMembers stores the members of selections that are or were released, as if each were a source.
+func (l *look) setMembers(copies map[source.Key]*stableCopy, then map[source.Key]source.Snapshot) {
 	for i, key := range l.keys {
 		for _, m := range l.now[i].Members {
 			of := memberKey(key, m)
@@ -51,10 +50,15 @@ func (l look) releasedMembers(copies map[source.Key]*stableCopy, then map[source
 				continue
 			}
 			s.then = then[of]
-			all = append(all, s)
+			if _, isThere := l.memberAt[of]; !isThere {
+				if l.memberAt == nil {
+					l.memberAt = map[source.Key]int{}
+				}
+				l.memberAt[of] = len(l.members)
+			}
+			l.members = append(l.members, s)
 		}
 	}
-	return all
 }
 
 // selected collects the objects of the selections of one plan. The zero value is ready.
@@ -161,8 +165,8 @@ func (c *selected) prepare(spec api.Spec, group *int, contents map[api.Ref]api.C
 func (l look) memberContent(
 	rs releases, key source.Key, m source.Member,
 ) (content api.Content, isReleased bool, problem *unreadError) {
-	at := slices.IndexFunc(l.members, func(other seen) bool { return other.key == key })
-	if at < 0 {
+	at, isMember := l.memberAt[key]
+	if !isMember {
 		return m.Content, false, nil
 	}
 	content, problem = l.content(l.members[at], rs)

@@ -230,7 +230,7 @@ func (w *atomicWrite) left() iter.Seq[string] {
 
 // compare is step 2.
 func (w *atomicWrite) compare() error {
-	w.isEqual = w.live != "" && !w.differs && equalsTree(w.fd, w.live, w.want)
+	w.isEqual = w.live != "" && !w.differs && equalsTree(w.fd, w.live, w.want, 0)
 	return w.spare()
 }
 
@@ -303,7 +303,7 @@ func (w *atomicWrite) makeGeneration(name string) error {
 	}
 	w.next = name
 	from := w.liveFiles()
-	return errors.Join(w.writeSubtree(name, w.want, from), from.close())
+	return errors.Join(w.writeSubtree(name, w.want, 0, from), from.close())
 }
 
 // freeName returns a name for a generation that nothing in the root has: two writes may read the

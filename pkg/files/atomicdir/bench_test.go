@@ -32,21 +32,28 @@ func BenchmarkWrite(b *testing.B) {
 }
 
 // BenchmarkWriteOthers measures updates in which each file goes and another one comes. What it takes for each file must not
-// depend on how many there are.
+// depend on how many there are, and what it allocates for each must not depend on how many directories are above it.
 func BenchmarkWriteOthers(b *testing.B) {
 	for kind, w := range writers() {
-		for _, count := range []int{100, 1_000, 16_000} {
-			b.Run(fmt.Sprintf("%s/%d files", kind, count), func(b *testing.B) {
+		for name, count := range map[string]int{
+			"100 files": 100, "1,000 files": 1_000, "16,000 files": 16_000, "16,000 files in 63 directories": 16_000,
+		} {
+			b.Run(fmt.Sprintf("%s/%s", kind, name), func(b *testing.B) {
 				_, root := newVolume(b)
 				var trees []tree.Tree
+				dir := ""
+				if strings.HasSuffix(name, "directories") {
+					dir = strings.Repeat("a/", 63)
+				}
 				for _, name := range []string{"even", "odd"} {
 					f := files{}
 					for i := range count {
-						f[fmt.Sprint(name, i)] = name
+						f[fmt.Sprint(dir, name, i)] = name
 					}
 					trees = append(trees, f.tree(b))
 				}
 				mustWrite(b, w, root, trees[1])
+				b.ReportAllocs()
 				i := 0
 				for ; b.Loop(); i++ {
 					mustWrite(b, w, root, trees[i%2])

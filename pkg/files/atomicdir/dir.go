@@ -157,25 +157,26 @@ func (d dir) correctOwnerAndMode(found info, t tree.Tree) error {
 }
 
 // createSubtree makes the directory name and everything that the tree has in it.
-func (d dir) createSubtree(name string, t tree.Tree, from *origin) error {
+func (d dir) createSubtree(name string, t tree.Tree, skip int, from *origin) error {
 	if err := d.mkdir(name); err != nil {
 		return err
 	}
-	return d.writeSubtree(name, t, from)
+	return d.writeSubtree(name, t, skip, from)
 }
 
 // writeSubtree makes everything that the tree has in the new directory name, one level at a time,
 // so that no path is walked twice. Modes and owners of directories come last and children first,
 // since a directory may be closed to its own maker. Files that the origin of this directory has
-// are links to them.
-func (d dir) writeSubtree(name string, t tree.Tree, from *origin) (err error) {
+// are links to them. The tree has the files of this directory, and skip bytes of their paths lead
+// there.
+func (d dir) writeSubtree(name string, t tree.Tree, skip int, from *origin) (err error) {
 	sub, err := d.openSubdir(name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, sub.close()) }()
 	for files := t.Files; len(files) > 0; {
-		n, err := sub.writeNext(files, t, from)
+		n, err := sub.writeNext(files, t, skip, from)
 		if err != nil {
 			return err
 		}
@@ -189,37 +190,30 @@ func (d dir) writeSubtree(name string, t tree.Tree, from *origin) (err error) {
 
 // writeNext makes the first file, or its directory with all of its files. It returns how many files
 // it made.
-func (d dir) writeNext(files []tree.File, t tree.Tree, from *origin) (n int, err error) {
-	name, n, isDir := first(files)
+func (d dir) writeNext(files []tree.File, t tree.Tree, skip int, from *origin) (n int, err error) {
+	name, n, isDir := first(files, skip)
 	if !isDir {
 		return n, d.linkOrCreate(name, files[0], t, from)
 	}
 	from = from.below(name)
-	return n, errors.Join(d.createSubtree(name, below(name, files[:n], t), from), from.close())
+	t.Files = files[:n]
+	return n, errors.Join(d.createSubtree(name, t, skip+len(name)+1, from), from.close())
 }
 
 // first returns the first name of a directory that holds the files, and how many of them it stands
-// for: one file, or all of a directory, which come together because files are sorted.
-func first(files []tree.File) (name string, n int, isDir bool) {
-	name, _, isDir = strings.Cut(files[0].Path, "/")
+// for: one file, or all of a directory, which come together because files are sorted. Skip
+// bytes of their paths lead to the directory.
+func first(files []tree.File, skip int) (name string, n int, isDir bool) {
+	file := files[0].Path
+	name, _, isDir = strings.Cut(file[skip:], "/")
 	if !isDir {
 		return name, 1, false
 	}
-	for n < len(files) && strings.HasPrefix(files[n].Path, name+"/") {
+	below := file[:skip+len(name)+1]
+	for n < len(files) && strings.HasPrefix(files[n].Path, below) {
 		n++
 	}
 	return name, n, true
-}
-
-// below returns the tree of a directory that holds the files, which are all below it in the whole
-// tree.
-func below(name string, files []tree.File, whole tree.Tree) tree.Tree {
-	sub := tree.Tree{DirMode: whole.DirMode, UID: whole.UID, GID: whole.GID}
-	for _, f := range files {
-		f.Path = strings.TrimPrefix(f.Path, name+"/")
-		sub.Files = append(sub.Files, f)
-	}
-	return sub
 }
 
 // create makes the file name, which must not exist, with the content of f. Its bytes are never

@@ -75,7 +75,7 @@ func (w *plainWrite) emptyKept() error {
 func (w *plainWrite) keep(file string) error {
 	name := keptName(file)
 	// A killed writer may have left the name for the same inode, and then a rename does nothing.
-	if i := slices.Index(w.reserved, name); i >= 0 {
+	if i, found := slices.BinarySearch(w.reserved, name); found {
 		if err := w.remove(name); err != nil {
 			return err
 		}

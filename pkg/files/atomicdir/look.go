@@ -52,8 +52,8 @@ func (e entries) isDir(name string) bool { return e[name].isDir() }
 
 // equalsTree reports whether the directory name of d is exactly the tree: nothing differs, nothing
 // is missing, nothing is too much. Anything that cannot be read counts as different, so that it is
-// written again.
-func equalsTree(d fd, name string, t tree.Tree) bool {
+// written again. Skip bytes of the paths of the files lead to the directory.
+func equalsTree(d fd, name string, t tree.Tree, skip int) bool {
 	sub, err := d.openDir(name)
 	if err != nil {
 		return false
@@ -69,9 +69,10 @@ func equalsTree(d fd, name string, t tree.Tree) bool {
 	}
 	left := len(names)
 	for files := t.Files; len(files) > 0; left-- {
-		name, n, isDir := first(files)
+		name, n, isDir := first(files, skip)
+		t.Files = files[:n]
 		switch {
-		case isDir && !equalsTree(sub, name, below(name, files[:n], t)):
+		case isDir && !equalsTree(sub, name, t, skip+len(name)+1):
 			return false
 		case !isDir && !equalsFile(sub, name, files[0], ownerOfFile(files[0], t)):
 			return false

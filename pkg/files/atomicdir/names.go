@@ -98,5 +98,6 @@ func (w *atomicWrite) isReplaced(name string) bool {
 	if name == dataLink {
 		return !w.isEqual
 	}
-	return slices.Contains(w.staged, name)
+	_, isStaged := slices.BinarySearch(w.staged, name) // Sorted, as wanted.
+	return isStaged
 }

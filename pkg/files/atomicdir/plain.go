@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -76,7 +75,7 @@ type plainWrite struct {
 	found entries
 	// names are the paths of what was found, sorted: what is below a directory stands together.
 	names []string
-	// reserved are the root's reserved names, left there by a killed writer or by an Atomic.
+	// reserved are the root's reserved names, sorted, of a killed writer or of an Atomic.
 	reserved []string
 	// parts are what comes by rename; parts[i] waits as tempName(i).
 	parts []part
@@ -191,7 +190,7 @@ func (w *plainWrite) addToPart(f tree.File) {
 
 func (w *plainWrite) topmostMissing(file string) string {
 	top := file
-	for d := path.Dir(file); d != "."; d = path.Dir(d) {
+	for d := tree.Parent(file); d != "."; d = tree.Parent(d) {
 		if !w.found.isDir(d) {
 			top = d
 		}
@@ -245,7 +244,9 @@ func (w *plainWrite) stagePart(temp string, p part) error {
 	if !p.isDir() {
 		return w.create(temp, p.files[0], w.want)
 	}
-	return w.createSubtree(temp, below(p.path, p.files, w.want), nil)
+	t := w.want
+	t.Files = p.files
+	return w.createSubtree(temp, t, len(p.path)+1, nil)
 }
 
 // settleDirs is step 7.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/expansion"
@@ -120,6 +121,18 @@ func TestTooMuch(t *testing.T) {
 	if size <= 4<<20 || size > 6<<20 || mistakes != nil || asked > 6 {
 		t.Errorf("size %d, %q, after %d values", size, mistakes, asked)
 	}
+}
+
+// FuzzIsName: names are those of environment variables, as Kubernetes has them.
+func FuzzIsName(f *testing.F) {
+	for _, name := range []string{"", "A", "a.b-c", "1", "A1", ".", "..", "..a", ".a", "-", "_", " ", "a b", "a\n", "ä", "\xff", "a=b"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if got, want := expansion.IsName(name), len(validation.IsEnvVarName(name)) == 0; got != want {
+			t.Errorf("IsName(%q) = %t, want %t", name, got, want)
+		}
+	})
 }
 
 // FuzzExpand: whatever the text, it is measured as it is made, and text without places stays.

@@ -55,11 +55,31 @@ func Blocks(points []string, file string) bool {
 	if len(points) == 0 {
 		return false
 	}
-	for d := file; d != "."; d = path.Dir(d) {
+	for d := file; d != "."; d = Parent(d) {
 		if _, found := slices.BinarySearch(points, d); found {
 			return true
 		}
 	}
 	at, _ := slices.BinarySearch(points, file+"/")
 	return at < len(points) && strings.HasPrefix(points[at], file+"/")
+}
+
+// HasFileInWay reports whether a path cannot be a mount point because of a file: at it, above or
+// below it.
+func (t Tree) HasFileInWay(point string) bool {
+	at, found := t.find(point)
+	if found || at < len(t.Files) && strings.HasPrefix(t.Files[at].Path, point+"/") {
+		return true
+	}
+	for d := Parent(point); d != "."; d = Parent(d) {
+		if _, found := t.find(d); found {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns where in the files a path is, or would be. Paths below it come next.
+func (t Tree) find(file string) (at int, found bool) {
+	return slices.BinarySearchFunc(t.Files, file, func(f File, file string) int { return comparePaths(f.Path, file) })
 }

@@ -49,6 +49,21 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+// TestHasFileInWay: a file is in the way of a mount point if the mount point blocks its path.
+func TestHasFileInWay(t *testing.T) {
+	t.Parallel()
+	files := []string{"a", "b-c", "b/m/x", "b/n", "c/d/e", "d"}
+	made := grow(t, files...)
+	for _, point := range []string{
+		"a", "a/x", "a/x/y", "a-", "aa", "b", "b-", "b-c/d", "b/m", "b/m/x", "b/m/y", "b/n/o/p", "b/nn", "c/d", "c/d/e/f", "c/e", "e",
+	} {
+		want := slices.ContainsFunc(files, func(file string) bool { return tree.Blocks([]string{point}, file) })
+		if got := made.HasFileInWay(point); got != want {
+			t.Errorf("with files at %q, HasFileInWay(%q) = %t, want %t", files, point, got, want)
+		}
+	}
+}
+
 // TestMountPointsCountInDigests and no two lists look alike.
 func TestMountPointsCountInDigests(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 )
@@ -105,13 +104,23 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
+// Parent returns the directory of a clean relative path, "." for the root. [path.Dir] reads the
+// whole path again, and one who goes up from each file reads it once for each element.
+func Parent(file string) string {
+	at := strings.LastIndexByte(file, '/')
+	if at < 0 {
+		return "."
+	}
+	return file[:at]
+}
+
 // Dirs returns every directory of the tree, parents before children, without the root: those that
 // files need, and the mount points.
 func (t Tree) Dirs() []string {
 	var dirs []string
 	seen := map[string]bool{".": true}
 	for _, f := range t.Files {
-		dirs = appendMissing(dirs, path.Dir(f.Path), seen)
+		dirs = appendMissing(dirs, Parent(f.Path), seen)
 	}
 	for _, point := range t.MountPoints {
 		dirs = appendMissing(dirs, point, seen)
@@ -122,7 +131,7 @@ func (t Tree) Dirs() []string {
 // appendMissing appends a directory and those above it that were not seen, parents before children.
 func appendMissing(dirs []string, dir string, seen map[string]bool) []string {
 	var missing []string
-	for d := dir; !seen[d]; d = path.Dir(d) {
+	for d := dir; !seen[d]; d = Parent(d) {
 		seen[d] = true
 		missing = append(missing, d)
 	}

@@ -31,16 +31,13 @@ func (p Plan) LeftOut() []string {
 
 // mountPoints returns the mount points of a spec, sorted: those that it always has, and those for
 // which no file is in the way.
-func mountPoints(spec api.Spec, files []tree.File) []string {
+func mountPoints(spec api.Spec, t tree.Tree) []string {
 	if len(spec.MountPointsIfAbsent) == 0 {
 		return spec.MountPoints
 	}
 	points := slices.Clone(spec.MountPoints)
 	for _, point := range spec.MountPointsIfAbsent {
-		isInWay := func(f tree.File) bool {
-			return tree.Blocks([]string{point}, f.Path)
-		}
-		if !slices.ContainsFunc(files, isInWay) {
+		if !t.HasFileInWay(point) {
 			points = append(points, point)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"time"
 
@@ -152,6 +151,8 @@ func (p Plan) Collisions() []string { return p.collisions.list() }
 type places struct {
 	files map[string]bool
 	dirs  map[string]string
+	// isBroken means that a path is in both: named files collide, and there will be no tree.
+	isBroken bool
 }
 
 func newPlaces(files func(func(string) bool)) *places {
@@ -159,12 +160,17 @@ func newPlaces(files func(func(string) bool)) *places {
 	for _, file := range slices.Sorted(files) { // The same files have the same messages.
 		p.add(file)
 	}
+	for file := range p.files {
+		if _, found := p.dirs[file]; found {
+			p.isBroken = true
+		}
+	}
 	return p
 }
 
 func (p *places) add(file string) {
 	p.files[file] = true
-	for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
+	for dir := tree.Parent(file); dir != "."; dir = tree.Parent(dir) {
 		if _, found := p.dirs[dir]; found {
 			return
 		}
@@ -178,9 +184,12 @@ func (p *places) conflict(file string) string {
 	if below, found := p.dirs[file]; found {
 		return below
 	}
-	for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
+	for dir := tree.Parent(file); dir != "."; dir = tree.Parent(dir) {
 		if p.files[dir] {
 			return dir
+		}
+		if _, found := p.dirs[dir]; found && !p.isBroken {
+			return "" // So it is a directory, and those above it are.
 		}
 	}
 	return ""

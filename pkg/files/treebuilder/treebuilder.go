@@ -95,7 +95,7 @@ func PrepareSelected(
 		return Plan{}, err
 	}
 	setOwners(&t, spec, fsGroup)
-	t.MountPoints = mountPoints(spec, t.Files)
+	t.MountPoints = mountPoints(spec, t)
 	return Plan{
 		tree: t, rendered: d.rendered, secrets: d.secrets, leftOut: d.leftOut, collisions: d.collisions,
 	}, nil
