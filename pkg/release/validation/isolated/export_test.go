@@ -4,4 +4,9 @@ package isolated
 var (
 	Confine = confine
 	Serve   = serve
+	// CheckWithin is Check with another limit of time. That of processor time stays.
+	CheckWithin = (*Checker).checkWithin
 )
+
+// MostTime is the limit of Check.
+const MostTime = mostTime

@@ -67,6 +67,12 @@ type request struct {
 func (c *Checker) Check(
 	ctx context.Context, rules []settings.Rule, content validation.Content,
 ) ([]validation.Problem, error) {
+	return c.checkWithin(ctx, mostTime, rules, content)
+}
+
+func (c *Checker) checkWithin(
+	ctx context.Context, most time.Duration, rules []settings.Rule, content validation.Content,
+) ([]validation.Problem, error) {
 	if len(rules) == 0 {
 		return nil, nil
 	}
@@ -77,7 +83,7 @@ func (c *Checker) Check(
 	if err != nil {
 		return nil, fmt.Errorf("check an edit: %w", err)
 	}
-	output, err := c.run(ctx, input)
+	output, err := c.run(ctx, most, input)
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +94,10 @@ func (c *Checker) Check(
 	return problems, nil
 }
 
-// run runs the process. It has no environment, and no files but its input and its output.
-func (c *Checker) run(ctx context.Context, input []byte) (output []byte, err error) {
-	limited, cancel := context.WithTimeout(ctx, mostTime)
+// run runs the process, for so long at most. It has no environment, and no files but its input and
+// its output.
+func (c *Checker) run(ctx context.Context, most time.Duration, input []byte) (output []byte, err error) {
+	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	var out bytes.Buffer
 	process := exec.CommandContext(limited, c.Program, Argument) //nolint:gosec // It is this program.
@@ -103,9 +110,9 @@ func (c *Checker) run(ctx context.Context, input []byte) (output []byte, err err
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case limited.Err() != nil && process.ProcessState != nil && worked(process) < leastWork:
-		return nil, fmt.Errorf("check an edit: the machine is busy, and %s were not enough", mostTime)
+		return nil, fmt.Errorf("check an edit: the machine is busy, and %s were not enough", most)
 	case limited.Err() != nil:
-		return nil, &LimitError{What: mostTime.String()}
+		return nil, &LimitError{What: most.String()}
 	}
 	if exit, hasExited := errors.AsType[*exec.ExitError](err); hasExited {
 		return nil, deathOf(process, exit)
