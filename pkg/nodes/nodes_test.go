@@ -311,7 +311,7 @@ func TestANodeThatHangs(t *testing.T) {
 	t.Parallel()
 	hanging := &cluster{pods: []corev1.Pod{driverPod()}, hangs: make(chan struct{})}
 	drivers := hanging.start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
 	answers := drivers.Reports(ctx, []string{"node-1", "node-2"})
 	if got := answers["node-1"].Err; got == nil || !errors.Is(got, ctx.Err()) {
