@@ -22,8 +22,9 @@ others() {
 # suite NAME sets the folder of the module, and what go test is given there.
 suite() {
 	local as_root=-exec="'$PWD/test/exec.sh'" # Where that is needed; it also keeps results from being kept.
-	# Programs that tests run are built with -race, or with -trimpath: tests that are built so too share their packages.
+	# Programs that tests run are built with -race, or as they ship: tests that are built so too share their packages.
 	local shared=(-trimpath)
+	export CGO_ENABLED=0
 	case $1 in
 	unit) folder=. packages=(-race ./...) ;;                                            # Tests beside the code.
 	product) folder="test" packages=("${shared[@]}" ./driver ./sanity ./cli ./rules) ;; # Processes, which have the race detector.
@@ -41,6 +42,7 @@ suite() {
 	test/*) folder="test" packages=("$as_root" "${shared[@]}" "./${1#test/}/...") ;;
 	*) folder=$1 packages=("${shared[@]}" ./...) ;;
 	esac
+	[[ " ${packages[*]} " != *" -race "* ]] || CGO_ENABLED=1 # The race detector is C code.
 }
 
 # inputs names everything that tests rest on and the go command does not see: the programs that they run and, for those of

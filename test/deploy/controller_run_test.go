@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -130,7 +131,7 @@ func (in *installed) wantNoRefusal(t *testing.T, since time.Time) {
 // TestControllerWorksWithItsRights runs the program with its account in every mode. One runs at a time,
 // and no other test beside it: some look at all namespaces.
 func TestControllerWorksWithItsRights(t *testing.T) {
-	program := build(t, "liveconfig-controller")
+	program := environment.AsShipped(t, "liveconfig-controller")
 	for mode, args := range controllerModes() {
 		t.Run(mode, func(t *testing.T) {
 			since := time.Now()

@@ -8,21 +8,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
-)
 
-// build builds a program of this checkout.
-func build(t *testing.T, program string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), program)
-	out, err := exec.CommandContext(t.Context(), "go", "-C", inRepo(t), "build", "-o", path, "./cmd/"+program).CombinedOutput()
-	wantDone(t, string(out), err)
-	return path
-}
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+)
 
 // usage is what a program of this checkout prints about its flags.
 func usage(t *testing.T, program string) []byte {
 	t.Helper()
-	text, err := exec.CommandContext(t.Context(), build(t, program), "--help").CombinedOutput()
+	text, err := exec.CommandContext(t.Context(), environment.AsShipped(t, program), "--help").CombinedOutput()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/nodetaint"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // taintedNode is a node that was created with our taint between others, with two effects.
@@ -115,7 +116,7 @@ func (in *tainted) wantUntainted(t *testing.T, node string) {
 // driver's pod is ready, in whatever order that comes about.
 func TestNodeTaint(t *testing.T) {
 	in := &tainted{installed: installController(t, set("controller.nodeTaint=true"))}
-	in.log = in.starts(t, build(t, "liveconfig-controller"))
+	in.log = in.starts(t, environment.AsShipped(t, "liveconfig-controller"))
 	const driver, component = "csi.liveconfig.internal", "driver"
 	registered := strings.ReplaceAll(registeredNode, "DRIVER", driver)
 	withPod := strings.ReplaceAll(driverPod, "COMPONENT", component)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // narrow is the Role of an owner in place of one for all Secrets.
@@ -29,7 +30,7 @@ rules: [{apiGroups: [""], resources: [secrets], resourceNames: [password], verbs
 // although the pods' account may read no other Secret. No test runs beside it: the controller looks at all namespaces.
 func TestRolesAreKept(t *testing.T) {
 	in := installController(t, set("controller.roles=true"))
-	log := in.starts(t, build(t, "liveconfig-controller"))
+	log := in.starts(t, environment.AsShipped(t, "liveconfig-controller"))
 	wide := `
 metadata: {name: reader, namespace: TEAM}
 rules: [{apiGroups: [""], resources: [secrets], verbs: [get, list, watch]}]

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // installation is a way to install: flags of helm, lines that are then in the objects, and parts of lines that are not.
@@ -239,7 +240,7 @@ func watchedInstallations() map[string]installation {
 func TestEverySwitch(t *testing.T) {
 	t.Parallel()
 	c := cluster.ForTest(t)
-	driver, controller := build(t, "liveconfig-driver"), build(t, "liveconfig-controller")
+	driver, controller := environment.AsShipped(t, "liveconfig-driver"), environment.AsShipped(t, "liveconfig-controller")
 	for name, in := range installations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

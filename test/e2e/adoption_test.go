@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
@@ -284,7 +285,7 @@ func TestFiveMinutes(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	s.importExampleImages(t)
 	const page = "docs/adoption.md"
-	folder, plugin := t.TempDir(), s.buildPlugin(t)
+	folder, plugin := t.TempDir(), filepath.Dir(environment.Plugin(t))
 	expect.NoError(t, os.Symlink(filepath.Join(s.Repo(), "deploy"), filepath.Join(folder, "deploy")))
 	t.Cleanup(func() {
 		undo := "helm upgrade liveconfig deploy/chart --namespace " + driverNamespace + " --reset-then-reuse-values --set admission.volumes=false\n" +

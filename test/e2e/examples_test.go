@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/page"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
@@ -54,7 +55,7 @@ func TestExamples(t *testing.T) {
 	s.wantSectionForEachFolder(t)
 	s.importExampleImages(t)
 	s.withController(t)
-	namespace, plugin, cases := s.namespace(t), s.buildPlugin(t), exampleCases()
+	namespace, plugin, cases := s.namespace(t), filepath.Dir(environment.Plugin(t)), exampleCases()
 	var all []*example
 	for _, folder := range page.Sections(s.examplesPage(t)) {
 		e := s.example(t, folder, cmp.Or(cases[folder].namespace, namespace))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,18 +61,6 @@ func (s *site) controllerPods(ctx context.Context) ([]corev1.Pod, error) {
 		return nil, err
 	}
 	return pods.Items, nil
-}
-
-// buildPlugin returns a folder with the plugin of kubectl.
-func (s *site) buildPlugin(t *testing.T) string {
-	t.Helper()
-	programs := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs, "./cmd/kubectl-liveconfig")
-	build.Dir = s.Repo()
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the plugin: %v\n%s", err, output)
-	}
-	return programs
 }
 
 // walkThrough runs the script of an example, which itself checks the effect of each command, with programs of a folder in the

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/page"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
@@ -17,7 +18,7 @@ func TestTour(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	s.importExampleImages(t)
 	s.withController(t)
-	printed, err := s.Shell(t.Context(), fmt.Sprintf("export PATH=%q:$PATH\ntest/e2e/tour.sh", s.buildPlugin(t)))
+	printed, err := s.Shell(t.Context(), fmt.Sprintf("export PATH=%q:$PATH\ntest/e2e/tour.sh", filepath.Dir(environment.Plugin(t))))
 	expect.NoError(t, err)
 	if testing.Verbose() {
 		t.Log(printed)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
@@ -27,19 +27,14 @@ const soon = time.Minute
 func controllersMetrics(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
-	binary, kubeconfig, log := filepath.Join(dir, "liveconfig-controller"), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "log")
-	build := exec.CommandContext(t.Context(), "go", "build", "-race", "-o", binary, "./cmd/liveconfig-controller")
-	build.Dir = repo
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the controller: %v\n%s", err, out)
-	}
+	kubeconfig, log := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "log")
 	const nowhere = `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}],
 clusters: [{name: x, cluster: {server: "http://127.0.0.1:1"}}]}`
 	if err := os.WriteFile(kubeconfig, []byte(nowhere), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	address := fixture.FreeAddress(t)
-	p, err := process.Start(context.WithoutCancel(t.Context()), process.Config{Path: binary, LogFile: log, Args: []string{
+	p, err := process.Start(context.WithoutCancel(t.Context()), process.Config{Path: environment.Controller(t), LogFile: log, Args: []string{
 		"--kubeconfig=" + kubeconfig, "--http-endpoint=" + address, "--leader-elect=false", "--node-taint", "--driver-namespace=x",
 	}})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // TestHostileAnnotations end no controller, which has the memory of its container: a few of these of
 // 8 KB each took gigabytes when they were decoded. Other releases go on.
 func TestHostileAnnotations(t *testing.T) {
-	s := newIdleSite(t, environment.ControllerAsShipped(t))
+	s := newIdleSite(t, environment.AsShipped(t, "liveconfig-controller"))
 	s.limit()
 	const length = 16 << 10
 	for name, text := range map[string]string{

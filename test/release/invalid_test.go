@@ -30,7 +30,7 @@ const controllerMemory = 128 << 20
 // TestInvalidEdits: none of many edits that break a rule reaches a pod, and the controller takes no more memory than its
 // container has.
 func TestInvalidEdits(t *testing.T) {
-	s := newIdleSite(t, environment.ControllerAsShipped(t))
+	s := newIdleSite(t, environment.AsShipped(t, "liveconfig-controller"))
 	s.limit()
 	s.start()
 	const annotation = `

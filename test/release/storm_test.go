@@ -95,7 +95,7 @@ const longestRelease = 15 * time.Second
 // TestAStormOfATenant: nobody else notices it: updates and releases of
 // another namespace go on, and both processes stay healthy and in the memory of their containers.
 func TestAStormOfATenant(t *testing.T) {
-	s := newIdleSiteOf(t, newContained(t), environment.ControllerAsShipped(t))
+	s := newIdleSiteOf(t, newContained(t), environment.AsShipped(t, "liveconfig-controller"))
 	a := &attack{Fixture: kit.NewBare(t)}
 	a.Use(s.Node)
 	a.AllowSecrets("default")

@@ -2,12 +2,10 @@ package rollout
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,35 +18,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 )
 
-// sharedPlugin is the plugin of kubectl, which the tests of it share.
-var sharedPlugin struct {
-	once sync.Once
-	err  error
-}
-
 // pluginProgram returns the plugin, and a kubeconfig of a cluster administrator.
 func pluginProgram(t testing.TB, c *cluster.Cluster) (binary, kubeconfig string) {
 	t.Helper()
-	program(t) // It makes the directory be there as long as others need it.
-	binary, kubeconfig = filepath.Join(shared.dir, "kubectl-liveconfig"), filepath.Join(shared.dir, "admin")
-	sharedPlugin.once.Do(func() { sharedPlugin.err = preparePlugin(context.WithoutCancel(t.Context()), c, binary, kubeconfig) })
-	if sharedPlugin.err != nil {
-		t.Fatal(sharedPlugin.err)
-	}
-	return binary, kubeconfig
-}
-
-func preparePlugin(ctx context.Context, c *cluster.Cluster, binary, kubeconfig string) error {
-	repo, err := environment.Repo()
-	if err != nil {
-		return err
-	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/kubectl-liveconfig")
-	build.Dir = repo
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the plugin: %w\n%s", err, out)
-	}
-	return c.WriteAdminKubeconfig(kubeconfig)
+	kubeconfig = filepath.Join(t.TempDir(), "admin")
+	expect.NoError(t, c.WriteAdminKubeconfig(kubeconfig))
+	return environment.Plugin(t), kubeconfig
 }
 
 // plugin runs the plugin in the site's namespace and returns what it prints.

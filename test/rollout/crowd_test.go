@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,26 +23,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
-// asShipped builds the controller as the image has it, once, without the race detector: for what that costs.
-var asShipped = sync.OnceValues(func() (string, error) {
-	repo, err := environment.Repo()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(shared.dir, "shipped-liveconfig-controller")
-	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/liveconfig-controller")
-	build.Dir, build.Env = repo, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the controller: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
 // startShipped starts the shipped controller with further flags.
 func (s *site) startShipped(args ...string) {
 	s.t.Helper()
-	binary, err := asShipped()
-	expect.NoError(s.t, err)
+	binary := environment.AsShipped(s.t, "liveconfig-controller")
 	flags := append(append([]string{}, s.args...), append([]string{"-v=2"}, args...)...)
 	p, err := process.Start(context.WithoutCancel(s.t.Context()), process.Config{Path: binary, Args: flags, LogFile: s.log})
 	expect.NoError(s.t, err)

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -45,7 +44,7 @@ func (i inside) Run() int {
 	return status
 }
 
-// shared is what all tests of the binary use: the controller's program and its credentials.
+// shared is what all tests of the binary use: the controller's credentials.
 var shared struct {
 	dir  string
 	once sync.Once
@@ -55,30 +54,21 @@ var shared struct {
 // program returns the controller's program, built with the race detector, and a kubeconfig of its service account.
 func program(t testing.TB) (binary, kubeconfig string) {
 	t.Helper()
-	binary, kubeconfig = filepath.Join(shared.dir, "liveconfig-controller"), filepath.Join(shared.dir, "kubeconfig")
+	kubeconfig = filepath.Join(shared.dir, "kubeconfig")
 	c := theCluster(t)
-	shared.once.Do(func() { shared.err = prepare(context.WithoutCancel(t.Context()), c, binary, kubeconfig) })
+	shared.once.Do(func() { shared.err = install(context.WithoutCancel(t.Context()), c, kubeconfig) })
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	return binary, kubeconfig
+	return environment.Controller(t), kubeconfig
 }
 
-func prepare(ctx context.Context, c *cluster.Cluster, binary, kubeconfig string) error {
+// install gives a cluster what the controller is installed with, and writes a kubeconfig of its service account.
+func install(ctx context.Context, c *cluster.Cluster, kubeconfig string) error {
 	repo, err := environment.Repo()
 	if err != nil {
 		return err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", binary, "./cmd/liveconfig-controller")
-	build.Dir = repo
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the controller: %w\n%s", err, out)
-	}
-	return install(ctx, c, repo, kubeconfig)
-}
-
-// install gives a cluster what the controller is installed with, and writes a kubeconfig of its service account.
-func install(ctx context.Context, c *cluster.Cluster, repo, kubeconfig string) error {
 	for _, part := range []string{"base/namespace.yaml", "controller"} {
 		if _, err := c.Apply(ctx, filepath.Join(repo, "deploy", part)); err != nil {
 			return fmt.Errorf("install deploy/%s: %w", part, err)

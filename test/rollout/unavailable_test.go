@@ -11,7 +11,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/controllers"
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
@@ -38,10 +37,8 @@ func newSiteOfMaxUnavailable(t *testing.T) *site {
 	stage, err := fakenodes.Start(t.Context(), c, fakenodes.Config{Nodes: 1})
 	expect.NoError(t, err)
 	t.Cleanup(stage.Stop)
-	repo, err := environment.Repo()
-	expect.NoError(t, err)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	expect.NoError(t, install(context.WithoutCancel(t.Context()), c, repo, kubeconfig))
+	expect.NoError(t, install(context.WithoutCancel(t.Context()), c, kubeconfig))
 	s := newIdleSiteIn(t, c, stage, kubeconfig)
 	s.start()
 	return s

@@ -17,7 +17,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/controllers"
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
@@ -152,8 +151,6 @@ func (s *site) annotate(ctx context.Context, pause time.Duration, last int) int 
 // newSiteAlone returns a site, whose controller does not run yet, in a separate cluster.
 func newSiteAlone(t *testing.T) *site {
 	t.Helper()
-	repo, err := environment.Repo()
-	expect.NoError(t, err)
 	program(t)
 	c, err := cluster.Start(t.Context(), cluster.Config{})
 	expect.NoError(t, err)
@@ -173,7 +170,7 @@ func newSiteAlone(t *testing.T) *site {
 	t.Cleanup(stage.Stop)
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	expect.NoError(t, install(t.Context(), c, repo, kubeconfig))
+	expect.NoError(t, install(t.Context(), c, kubeconfig))
 	s := &site{t: t, c: c, client: c.Client(), stage: stage, namespace: cluster.NewNamespace(t, c), log: filepath.Join(dir, "controller.log")}
 	s.args = []string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--quiet-period=" + quiet.String(), "-v=4"}
 	t.Cleanup(func() { s.stop() })

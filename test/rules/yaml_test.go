@@ -135,8 +135,9 @@ func newChecker(t *testing.T, patterns ...string) *checker {
 	t.Helper()
 	c := &checker{set: token.NewFileSet(), files: map[string][]string{}, exports: map[string]string{}}
 	format := "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{join .GoFiles \" \"}}"
-	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps", "-f", format}, patterns...)...)
-	list.Dir, list.Stderr = repo, os.Stderr
+	// Built as programs ship, for they are built anyway.
+	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps", "-trimpath", "-f", format}, patterns...)...)
+	list.Dir, list.Stderr, list.Env = repo, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
 	out, err := list.Output()
 	if err != nil {
 		t.Fatalf("list the packages: %v", err)

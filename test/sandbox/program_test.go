@@ -49,12 +49,7 @@ func newProgram(t *testing.T, temp string, args ...string) *program {
 	t.Helper()
 	repo, err := environment.Repo()
 	expect.NoError(t, err)
-	plugin := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", plugin, "./cmd/kubectl-liveconfig")
-	build.Dir = repo
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the plugin: %v\n%s", err, output)
-	}
+	plugin := filepath.Dir(environment.Plugin(t))
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	t.Cleanup(cancel)
 	p := &program{temp: temp, stdout: &screen{}, stderr: &screen{}}

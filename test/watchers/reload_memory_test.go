@@ -41,7 +41,7 @@ func TestMemoryOfReload(t *testing.T) {
 	write(0)
 	address := kit.FreeAddress(t)
 	reload, err := process.Start(t.Context(), process.Config{
-		Path: environment.Reload(t), LogFile: filepath.Join(t.TempDir(), "log"), Env: os.Environ(),
+		Path: environment.AsShipped(t, "liveconfig-reload"), LogFile: filepath.Join(t.TempDir(), "log"), Env: os.Environ(),
 		Args: []string{
 			"--watch=" + v.Path, "--listen=" + address, "--http=POST " + program.URL, "--verify=" + program.URL, "--verify-contains=loaded 1",
 		},

@@ -129,7 +129,7 @@ func (r *asked) besideIt() {
 	}
 	var err error
 	r.beside, err = process.Start(r.t.Context(), process.Config{
-		Path: environment.Reload(r.t), Args: args, Env: append(os.Environ(), r.environment()...), LogFile: r.log(), Beside: r.process.PID(),
+		Path: environment.AsShipped(r.t, "liveconfig-reload"), Args: args, Env: append(os.Environ(), r.environment()...), LogFile: r.log(), Beside: r.process.PID(),
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -29,25 +30,32 @@ const (
 	driver     = "liveconfig-driver"
 	controller = "liveconfig-controller"
 	plugin     = "kubectl-liveconfig"
-	reloader   = "liveconfig-reload"
 )
 
 // racing is a command with the race detector.
 func racing(command string) program {
-	return program{dir: "race", module: ".", target: "./cmd/" + command, flags: []string{"-race"}}
+	return program{
+		dir: "race", module: ".", target: "./cmd/" + command,
+		env: []string{"CGO_ENABLED=1"}, flags: []string{"-race"},
+	}
 }
 
 // shipped is a command as `make build` and the image build it.
 func shipped(command string) program {
-	return program{
-		dir: "shipped", module: ".", target: "./cmd/" + command,
-		env: []string{"CGO_ENABLED=0"}, flags: []string{"-trimpath", "-ldflags=-s -w"},
-	}
+	return static("shipped", ".", "./cmd/"+command)
 }
 
 // launcher starts a driver on a killer: see [NodeOnWire].
 func launcher() program {
-	return program{dir: "launcher", module: "test", target: "./kit/killpoint/launch"}
+	return static("launcher", "test", "./kit/killpoint/launch")
+}
+
+// static is a program without C code and paths of this machine.
+func static(dir, module, target string) program {
+	return program{
+		dir: dir, module: module, target: target,
+		env: []string{"CGO_ENABLED=0"}, flags: []string{"-trimpath", "-ldflags=-s -w"},
+	}
 }
 
 // Programs returns a directory of programs that are built already, for machines without Go. Empty: there is none.
@@ -62,7 +70,10 @@ func (p program) path(t testing.TB) string {
 	return path
 }
 
-// build builds the program unless it is up to date, which the go command knows. One builds at a time: the others find it.
+// built are the programs that this process has built, by their paths: to find one up to date takes the go command half a second.
+var built sync.Map // Of func() error.
+
+// build builds the program, once in a process, unless it is up to date, which the go command knows.
 func (p program) build(ctx context.Context) (path string, err error) {
 	if dir := Programs(); dir != "" {
 		return filepath.Join(dir, filepath.Base(p.target)), nil
@@ -72,9 +83,15 @@ func (p program) build(ctx context.Context) (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(repo, "bin", "test", p.dir, filepath.Base(p.target))
+	once, _ := built.LoadOrStore(path, sync.OnceValue(func() error { return p.buildIn(ctx, repo, path) }))
+	return path, once.(func() error)() //nolint:errcheck,forcetypeassert // Nothing else is stored.
+}
+
+// buildIn builds the program in a checkout. One process builds at a time: the others find it.
+func (p program) buildIn(ctx context.Context, repo, path string) (err error) {
 	unlock, err := lockFile(filepath.Join(repo, "bin", "test", "."+p.dir+".lock"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	args := append([]string{"build", "-o", path}, p.flags...)
@@ -82,9 +99,9 @@ func (p program) build(ctx context.Context) (path string, err error) {
 	cmd.Dir = filepath.Join(repo, p.module)
 	cmd.Env = append(os.Environ(), p.env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", p.target, err, out)
+		return fmt.Errorf("build %s: %w\n%s", p.target, err, out)
 	}
-	return path, nil
+	return nil
 }
 
 func lockFile(path string) (unlock func() error, err error) {

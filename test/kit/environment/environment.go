@@ -105,16 +105,16 @@ func Controller(t testing.TB) (path string) {
 	return racing(controller).path(t)
 }
 
-// ControllerAsShipped returns the program of the controller without the race detector.
-func ControllerAsShipped(t testing.TB) (path string) {
+// AsShipped returns the program of a folder of cmd as users have it, without the race detector.
+func AsShipped(t testing.TB, command string) (path string) {
 	t.Helper()
-	return shipped(controller).path(t)
+	return shipped(command).path(t)
 }
 
-// Reload returns liveconfig-reload.
-func Reload(t testing.TB) (path string) {
+// Plugin returns the plugin of kubectl as users have it.
+func Plugin(t testing.TB) (path string) {
 	t.Helper()
-	return shipped(reloader).path(t)
+	return shipped(plugin).path(t)
 }
 
 func kubeconfig(dir string) string { return filepath.Join(dir, "driver.kubeconfig") }

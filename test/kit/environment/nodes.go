@@ -27,12 +27,6 @@ func NodeLinkedWithout(t testing.TB, manifests, disk string, args ...string) *no
 	return start(t, node.Config{Binary: racing(driver).path(t), Manifests: manifests, Dir: shortDir(t), Disk: disk, Args: args})
 }
 
-// Plugin returns where the plugin of kubectl is, built as users have it.
-func Plugin(t testing.TB) string {
-	t.Helper()
-	return shipped(plugin).path(t)
-}
-
 // NodeLaunched is [NodeAsShipped] with a driver that is started by a command: see [node.Config.Launcher].
 func NodeLaunched(t testing.TB, launcher []string, args ...string) *node.Node {
 	t.Helper()
