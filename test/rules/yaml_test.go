@@ -44,7 +44,6 @@ var library = regexp.MustCompile(`(^|[/.-])yaml(\.v[0-9]+)?(/|$)`)
 // TestYAMLBecomesNodes: the programs read YAML into nodes only. An error about a struct or a map grows with the square of
 // the text, and aliases multiply what they stand for, so a short text of a tenant could end the process of all tenants.
 func TestYAMLBecomesNodes(t *testing.T) {
-	t.Parallel()
 	c := newChecker(t, "./pkg/...", "./cmd/...")
 	unused := map[string]bool{}
 	for name := range decodesYAML {
@@ -75,7 +74,6 @@ func TestYAMLBecomesNodes(t *testing.T) {
 
 // TestDecodingOfYAMLIsFound shows the rule what it has to find, and what it has to leave alone.
 func TestDecodingOfYAMLIsFound(t *testing.T) {
-	t.Parallel()
 	c := newChecker(t, "./pkg/...", "./cmd/...")
 	for name, test := range map[string]struct {
 		body string
@@ -131,6 +129,7 @@ type checker struct {
 	exports map[string]string   // Files with the types of a package.
 }
 
+// newChecker builds the packages that are not built yet. Tests that use it are not parallel: each would build them.
 func newChecker(t *testing.T, patterns ...string) *checker {
 	t.Helper()
 	c := &checker{set: token.NewFileSet(), files: map[string][]string{}, exports: map[string]string{}}
