@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -168,5 +169,29 @@ func TestWhereAnEditStops(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWhichEditMatters: of two objects in a volume that may not read one of them, the cause comes before what waits for it, whichever
+// was edited last and named first; what arrived comes last.
+func TestWhichEditMatters(t *testing.T) {
+	t.Parallel()
+	old := &statusz.Version{UID: "u", ResourceVersion: "6"}
+	forbidden := &statusz.Problem{Kind: "Denied", Message: "configmaps is forbidden"}
+	cause, volume, source := known()
+	source.Known, source.Error, volume.Problem = old, "forbidden", forbidden
+	waiting, volume, source := known()
+	source.Projected, volume.Problem = old, forbidden
+	arrived, _, _ := known()
+	inOrder := []trail{
+		{noon, cause.trail()}, {noon.Add(time.Second), waiting.trail()}, {noon, waiting.trail()},
+		{noon.Add(time.Minute), arrived.trail()}, {noon, arrived.trail()},
+	}
+	for i, first := range inOrder {
+		for j, second := range inOrder {
+			if got, want := first.compare(second), cmp.Compare(i, j); got != want {
+				t.Errorf("compare(%d, %d) = %d, want %d", i, j, got, want)
+			}
+		}
 	}
 }

@@ -6,6 +6,7 @@
 package why
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,8 +50,8 @@ func New(s *session.Session) *cobra.Command {
 			"and what to type. The driver of the node is asked through a port-forward. Nothing that objects hold is " +
 			"shown.\n\n" +
 			"Without PATH, which is a file or directory in a container, all volumes of liveconfig in the pod are looked " +
-			"at: an\n" +
-			"edit that stopped comes before one that arrived, and the last one first.\n\n" +
+			"at: the\n" +
+			"edit that stopped earliest on its way is shown, and of several the last.\n\n" +
 			"The exit code is 1 if the edit stopped.",
 		Example: "  kubectl liveconfig why pod/web-0\n" +
 			"  kubectl liveconfig why pod/web-0 /etc/web/app.yaml",
@@ -138,18 +139,11 @@ type trail struct {
 	steps []step
 }
 
-// isStopped reports whether the edit has not arrived.
-func isStopped(steps []step) bool { return steps[len(steps)-1].isStop }
-
-// compare puts what stopped first, and then the last edit.
+// compare puts the shorter way first, which stopped earlier or stopped at all, and then the last
+// edit. An object that may not be read keeps those beside it in the volume from being written: it
+// is the cause, and stopped at an earlier step than they did.
 func (t trail) compare(other trail) int {
-	switch a, b := isStopped(t.steps), isStopped(other.steps); {
-	case a && !b:
-		return -1
-	case b && !a:
-		return 1
-	}
-	return other.at.Compare(t.at)
+	return cmp.Or(cmp.Compare(len(t.steps), len(other.steps)), other.at.Compare(t.at))
 }
 
 // print prints a line for each step and one for what to type.
