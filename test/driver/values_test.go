@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
@@ -43,6 +44,9 @@ func TestValuesInFiles(t *testing.T) {
 		b.DeleteConfigMap("region")
 		want("$(POD)", "eu")
 		b.UpdateConfigMap("db", map[string]string{"other": "x"})
+		for _, pod := range []*corev1.Pod{one, two} {
+			b.WantEvent(pod, "SourceMissing", "line 1: no value is called DB_user")
+		}
 		b.WantRefusal(b.Pod("late", attributes), codes.FailedPrecondition, "line 1: no value is called DB_user")
 		want("$(POD)", "eu")
 		b.Kill()
