@@ -184,8 +184,11 @@ func TestWhichEditMatters(t *testing.T) {
 	source.Projected, volume.Problem = old, forbidden
 	arrived, _, _ := known()
 	inOrder := []trail{
-		{noon, cause.trail()}, {noon.Add(time.Second), waiting.trail()}, {noon, waiting.trail()},
-		{noon.Add(time.Minute), arrived.trail()}, {noon, arrived.trail()},
+		{noon, cause.trail()},
+		{noon.Add(time.Second), waiting.trail()},
+		{noon, waiting.trail()},
+		{noon.Add(time.Minute), arrived.trail()},
+		{noon, arrived.trail()},
 	}
 	for i, first := range inOrder {
 		for j, second := range inOrder {

@@ -108,12 +108,14 @@ func (l look) keyCount() (count int) {
 	keys := make(map[source.Key]int, len(l.keys)) // For any identity.
 	for s := range l.sources() {
 		if s.isMember {
-			count += len(s.then.Content.Data) // Its own keys are those of its selection.
-			continue
+			continue // Its selections have it.
 		}
 		all := len(s.now.Content.Data) + len(s.then.Content.Data)
 		for _, m := range s.now.Members {
 			all += len(m.Content.Data)
+			if at, isReleased := l.memberAt[memberKey(s.key, m)]; isReleased {
+				all += len(l.members[at].then.Content.Data)
+			}
 		}
 		of := source.Key{Ref: s.key.Ref, Selector: s.key.Selector}
 		keys[of] = max(keys[of], all)

@@ -39,6 +39,7 @@ func memberKey(of source.Key, m source.Member) source.Key {
 }
 
 // setMembers stores the members of selections that are or were released, as if each were a source.
+// One that many selections have is stored once, and again only where its marks are others.
 func (l *look) setMembers(copies map[source.Key]*stableCopy, then map[source.Key]source.Snapshot) {
 	for i, key := range l.keys {
 		for _, m := range l.now[i].Members {
@@ -49,8 +50,12 @@ func (l *look) setMembers(copies map[source.Key]*stableCopy, then map[source.Key
 			if s.copy == nil && !isReleased(s.now) {
 				continue
 			}
+			at, isThere := l.memberAt[of]
+			if isThere && isReleased(l.members[at].now) == isReleased(s.now) {
+				continue
+			}
 			s.then = then[of]
-			if _, isThere := l.memberAt[of]; !isThere {
+			if !isThere {
 				if l.memberAt == nil {
 					l.memberAt = map[source.Key]int{}
 				}

@@ -3,6 +3,7 @@ package volume
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/treebuilder"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // TestSelectedObjectsTakeLittleMemory: a few bytes of text can select a thousand objects hundreds of times, and no account is
@@ -63,6 +65,56 @@ func TestSelectedObjectsTakeLittleMemory(t *testing.T) { // Not parallel: whatev
 				t.Errorf("%d objects allocate %d KiB, want little", len(members), took>>10)
 			}
 		})
+	}
+}
+
+// TestReleasedObjectsAreSeenOnce however many selections have them, and their copies count for each of these.
+func TestReleasedObjectsAreSeenOnce(t *testing.T) { // Not parallel: whatever else is allocated would be counted.
+	const most = 256 // Ranges of a volume.
+	var sources strings.Builder
+	for i := range most {
+		fmt.Fprintf(&sources, "- configMap: {labelSelector: {matchExpressions: [{key: a%d, operator: DoesNotExist}]}}\n", i)
+	}
+	spec, err := api.Parse(map[string]string{api.KeySources: sources.String()}, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := selectionKeys(api.Pod{}, spec, func(api.Pod, api.Ref) identity.Identity { return identity.Identity{} })
+	members := make([]source.Member, source.MaxSelected)
+	copies, then := map[source.Key]*stableCopy{}, map[source.Key]source.Snapshot{}
+	for i := range members {
+		members[i].Content = api.Content{
+			Ref:  api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("object-", i)},
+			Data: map[string][]byte{"k": nil},
+		}
+		members[i].Release = &release.Marks{IsReleased: true}
+		of := memberKey(keys[0], members[i])
+		copies[of] = &stableCopy{}
+		then[of] = source.Snapshot{Content: api.Content{Data: map[string][]byte{"k": nil, "old": nil}}}
+	}
+	late := slices.Clone(members) // A watch that does not yet have the end of a release.
+	late[0].Release = &release.Marks{}
+	l := look{spec: spec, keys: keys, now: make([]source.Snapshot, len(keys))}
+	for i := range l.now {
+		l.now[i] = source.Snapshot{Found: true, Members: members}
+	}
+	l.now[most/2].Members = late
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	l.setMembers(copies, then)
+	runtime.ReadMemStats(&after)
+	if len(l.members) != len(members)+1 || len(l.memberAt) != len(members) {
+		t.Errorf("%d members are seen, of %d objects, want %d, one of them with both of its marks", len(l.members), len(l.memberAt), len(members))
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
+		t.Errorf("%d objects allocate %d KiB, want little", len(members), took>>10)
+	}
+	if got, want := l.keyCount(), min(3*most*len(members), treebuilder.MostKeys); got != want {
+		t.Errorf("%d keys, want %d", got, want)
+	}
+	l.spec.Sources = l.spec.Sources[:1]
+	if got, want := l.keyCount(), 3*len(members); got != want {
+		t.Errorf("the first selection has %d keys, want %d", got, want)
 	}
 }
 
