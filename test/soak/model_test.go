@@ -325,6 +325,13 @@ func (m *model) hopesOf(v *vol) (hopes, map[ref]window) {
 	return result, exact
 }
 
+// mayBeBehind reports whether the driver need not know that something is gone which the volume requires, and so goes on with the rest.
+func (m *model) mayBeBehind(v *vol) bool {
+	return slices.ContainsFunc(v.sources, func(src source) bool {
+		return m.accessOf(v, src.ref) == nil && m.objects[src.ref].unwatched
+	})
+}
+
 // judgeCurrent wants a volume to hold what its sources have now, and nothing else.
 func (m *model) judgeCurrent(v *vol, s snapshot, exact map[ref]window) error {
 	if err := v.identify(s); err != nil {

@@ -144,6 +144,10 @@ func (r *run) settle(v *vol, proven map[watched]int) error {
 	if err != nil {
 		return err
 	}
+	if v.policy != neverPolicy && r.mayBeBehind(v) {
+		v.pinned = nil
+		return nil
+	}
 	v.pinned, v.pinnedAt = s.sums(), map[ref]int{}
 	for _, src := range v.sources {
 		v.pinnedAt[src.ref] = r.objects[src.ref].latest()
