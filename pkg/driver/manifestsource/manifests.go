@@ -157,11 +157,10 @@ func (d *Directory) load(ctx context.Context) error {
 		return fmt.Errorf("read the manifests of %s: %w", d.cfg.Dir, err)
 	}
 	beingWritten := d.beingWritten(set.Contents[0])
+	before := d.known()
+	after := before.next(set.Contents[0], beingWritten, d.versions, time.Now()) // Large texts take a while.
 	d.mu.Lock()
-	before := d.now
-	d.isBehind = len(beingWritten) > 0
-	d.now = before.next(set.Contents[0], beingWritten, d.versions, time.Now())
-	after := d.now
+	d.isBehind, d.now = len(beingWritten) > 0, after
 	d.mu.Unlock()
 	d.log(klog.FromContext(ctx), before.problems, after.problems)
 	d.refresh()
@@ -204,19 +203,18 @@ func contains(all []*Problem, p *Problem) bool {
 	return false
 }
 
-// Problems returns what is wrong with the manifests, in the order of their places.
-func (d *Directory) Problems() []*Problem {
+// known returns what the directory defines. Only load changes that.
+func (d *Directory) known() catalog {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.now.problems
+	return d.now
 }
 
+// Problems returns what is wrong with the manifests, in the order of their places.
+func (d *Directory) Problems() []*Problem { return d.known().problems }
+
 // Objects returns how many objects the manifests define.
-func (d *Directory) Objects() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.now.objects)
-}
+func (d *Directory) Objects() int { return len(d.known().objects) }
 
 // ErrForeign is why a source in another namespace is refused.
 var ErrForeign = errors.New("with --manifests a pod reads the objects of its own namespace only: " +
