@@ -72,7 +72,7 @@ func TestAnyOrder(t *testing.T) { // It is alone on the cluster, whose API serve
 		"person": c.person, "label": c.label, "wait": func() { <-time.After(2 * time.Second) },
 	}
 	names := slices.Sorted(maps.Keys(actions))
-	for range soak.Rounds(40, 2000) {
+	for range soak.Rounds(40, 400) {
 		name := names[c.random.IntN(len(names))]
 		c.did = append(c.did, name)
 		actions[name]()

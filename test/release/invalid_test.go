@@ -81,7 +81,7 @@ validate:
 			delete(d, []string{"app.json", "schema.json", "app.yaml", "app.toml", "app.ini", "app.properties", "tls.crt", "tls.key"}[random.IntN(8)])
 		},
 	}
-	edits := soak.Rounds(200, 10_000)
+	edits := soak.Rounds(200, 2000)
 	for i := range edits {
 		m.Data = maps.Clone(valid)
 		m.Data["a"] = environment.Marked("2")

@@ -116,7 +116,7 @@ func TestAStormOfATenant(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var storm errgroup.Group
-	rounds := soak.Rounds(5, 200)
+	rounds := soak.Rounds(5, 50)
 	storm.Go(func() error {
 		defer cancel()
 		for range rounds {
