@@ -125,7 +125,7 @@ test/rest: setup ## what test leaves out, but for what runs at night
 	@test/go-test.sh race rest test/bench deploy/image test/tools/kubernetes/storage-e2e/plan
 
 .PHONY: test/nightly
-test/nightly: test/night test/versions test/mutation test/soak ## what runs at night (six hours); needs root
+test/nightly: test/night test/versions test/mutation test/soak ## what runs at night (seven hours); needs root
 
 .PHONY: test/night
 test/night: setup ## other kernels, arm64, control groups v2, shells, krew, the site, and what the release workflow does; needs root
@@ -212,7 +212,7 @@ test/kit: bin/tools bin/node ## what the tests stand on
 	@test/go-test.sh test/kit
 
 .PHONY: test/soak
-test/soak: bin/tools bin/node bin/servers ## the tests that chance or size has a part in, in full (two hours)
+test/soak: bin/tools bin/node bin/servers ## the tests that chance or size has a part in, in full (three hours)
 	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=100m test/go-test.sh unit test/volume test/driver test/soak test/rollout test/release
 
 .PHONY: test/fuzz
