@@ -22,8 +22,9 @@ type step struct {
 	place, what string
 	// next is what to type; set only for the step where the edit stopped, and perhaps for the last.
 	next string
-	// isStop means that the edit stopped here.
-	isStop bool
+	// isStop means that the edit stopped here, and isOfVolume that the problem is the volume's: it
+	// may be that of another object in it.
+	isStop, isOfVolume bool
 }
 
 // mount is where a container sees a volume.
@@ -242,7 +243,9 @@ func (f facts) written() step {
 	case f.isWritten(source):
 		return isSo("files", "the edit is in the files of volume %s, written %s", f.volume, f.agoOr(volume.ProjectedAt))
 	case volume.Problem != nil:
-		return stop("files", describe, "%s: %s", volume.Problem.Kind, firstLine(volume.Problem.Message))
+		at := stop("files", describe, "%s: %s", volume.Problem.Kind, firstLine(volume.Problem.Message))
+		at.isOfVolume = true
+		return at
 	case f.policy == api.UpdateNever:
 		return stop("files", f.renew(), "the volume has the update policy Never")
 	case volume.State == statusz.Frozen:

@@ -50,8 +50,8 @@ func New(s *session.Session) *cobra.Command {
 			"and what to type. The driver of the node is asked through a port-forward. Nothing that objects hold is " +
 			"shown.\n\n" +
 			"Without PATH, which is a file or directory in a container, all volumes of liveconfig in the pod are looked " +
-			"at: the\n" +
-			"edit that stopped earliest on its way is shown, and of several the last.\n\n" +
+			"at: an\n" +
+			"edit that stopped comes before one that arrived, and the last one first.\n\n" +
 			"The exit code is 1 if the edit stopped.",
 		Example: "  kubectl liveconfig why pod/web-0\n" +
 			"  kubectl liveconfig why pod/web-0 /etc/web/app.yaml",
@@ -139,11 +139,21 @@ type trail struct {
 	steps []step
 }
 
-// compare puts the shorter way first, which stopped earlier or stopped at all, and then the last
-// edit. An object that may not be read keeps those beside it in the volume from being written: it
-// is the cause, and stopped at an earlier step than they did.
+// compare puts what stopped first, and then the last edit. What the problem of a volume keeps from
+// being written comes after what stopped by itself: an object that may not be read keeps those
+// beside it from being written, and is the cause.
 func (t trail) compare(other trail) int {
-	return cmp.Or(cmp.Compare(len(t.steps), len(other.steps)), other.at.Compare(t.at))
+	return cmp.Or(cmp.Compare(t.rank(), other.rank()), other.at.Compare(t.at))
+}
+
+func (t trail) rank() int {
+	switch last := t.steps[len(t.steps)-1]; {
+	case !last.isStop:
+		return 2
+	case last.isOfVolume:
+		return 1
+	}
+	return 0
 }
 
 // print prints a line for each step and one for what to type.
