@@ -87,8 +87,8 @@ func TestHostileValues(t *testing.T) {
 	overOrigins(t, func(t *testing.T, b *rig) {
 		t.Helper()
 		b.CreateConfigMap("app", map[string]string{"plain": "$(A) $$(A) $(NONE:-$$) $(date +%s)", "quoted": "$(A|json) $(B|sh)"})
-		b.CreateConfigMap("large", map[string]string{"file": strings.Repeat("$(LARGE)", 5)})
-		b.CreateConfigMap("refs", map[string]string{"A": "$(B)${B}$$(B)", "B": "$(A|json)", "LARGE": strings.Repeat("x", 900_000)})
+		b.CreateConfigMap("large", map[string]string{"file": strings.Repeat("$(LARGE)", 50)})
+		b.CreateConfigMap("refs", map[string]string{"A": "$(B)${B}$$(B)", "B": "$(A|json)", "LARGE": strings.Repeat("x", 90_000)})
 		of := func(name string) map[string]string {
 			return map[string]string{"sources": "[{configMap: {name: " + name + ", expand: {}}}]", "values": "[{configMap: {name: refs}}]"}
 		}

@@ -139,9 +139,8 @@ type trail struct {
 	steps []step
 }
 
-// compare puts what stopped first, and then the last edit. What the problem of a volume keeps from
-// being written comes after what stopped by itself: an object that may not be read keeps those
-// beside it from being written, and is the cause.
+// compare puts what stopped first, and then the last edit. An object that may not be read keeps
+// those beside it in the volume from being written: it is the cause, and they come after it.
 func (t trail) compare(other trail) int {
 	return cmp.Or(cmp.Compare(t.rank(), other.rank()), other.at.Compare(t.at))
 }
