@@ -145,6 +145,8 @@ func (t trail) compare(other trail) int {
 	return cmp.Or(cmp.Compare(t.rank(), other.rank()), other.at.Compare(t.at))
 }
 
+// rank returns 0 for what stopped by itself, 1 for what may wait for another object, and 2 for what
+// arrived.
 func (t trail) rank() int {
 	switch last := t.steps[len(t.steps)-1]; {
 	case !last.isStop:

@@ -39,8 +39,13 @@ func memberKey(of source.Key, m source.Member) source.Key {
 }
 
 // setMembers stores the members of selections that are or were released, as if each were a source.
-// One that many selections have is stored once, and again only where its marks are others.
+// One that many selections have is stored once, or twice if only some of them show it as released.
 func (l *look) setMembers(copies map[source.Key]*stableCopy, then map[source.Key]source.Snapshot) {
+	type state struct {
+		key        source.Key
+		isReleased bool
+	}
+	stored := map[state]bool{}
 	for i, key := range l.keys {
 		for _, m := range l.now[i].Members {
 			of := memberKey(key, m)
@@ -50,12 +55,12 @@ func (l *look) setMembers(copies map[source.Key]*stableCopy, then map[source.Key
 			if s.copy == nil && !isReleased(s.now) {
 				continue
 			}
-			at, isThere := l.memberAt[of]
-			if isThere && isReleased(l.members[at].now) == isReleased(s.now) {
+			if stored[state{of, isReleased(s.now)}] {
 				continue
 			}
+			stored[state{of, isReleased(s.now)}] = true
 			s.then = then[of]
-			if !isThere {
+			if _, isThere := l.memberAt[of]; !isThere {
 				if l.memberAt == nil {
 					l.memberAt = map[source.Key]int{}
 				}

@@ -92,13 +92,13 @@ func TestReleasedObjectsAreSeenOnce(t *testing.T) { // Not parallel: whatever el
 		copies[of] = &stableCopy{}
 		then[of] = source.Snapshot{Content: api.Content{Data: map[string][]byte{"k": nil, "old": nil}}}
 	}
-	late := slices.Clone(members) // A watch that does not yet have the end of a release.
+	late := slices.Clone(members) // Of a watch that is behind.
 	late[0].Release = &release.Marks{}
 	l := look{spec: spec, keys: keys, now: make([]source.Snapshot, len(keys))}
 	for i := range l.now {
 		l.now[i] = source.Snapshot{Found: true, Members: members}
 	}
-	l.now[most/2].Members = late
+	l.now[0].Members = late
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	l.setMembers(copies, then)
