@@ -14,9 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
@@ -92,30 +90,21 @@ func numberIn(b *fixture.Fixture, file, name string) int {
 	return 0
 }
 
-// createSecrets makes so many Secrets of a size: large-0, large-1 and so on.
+// createSecrets makes so many Secrets of a size, large-0, large-1 and so on, and deletes them when the test ends, so that the
+// API server need not hold them for other tests.
 func createSecrets(b *fixture.Fixture, count, size int) {
 	b.T.Helper()
 	data := fixture.Marked(map[string]string{"x": strings.Repeat("x", size)})
 	secrets := b.Cluster.Client().CoreV1().Secrets(b.Namespace)
-	group, ctx := errgroup.WithContext(b.T.Context())
-	group.SetLimit(4)
-	for i := range count {
-		group.Go(func() error {
-			secret := fixture.Secret(fmt.Sprintf("large-%d", i), data)
-			_, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
-			return err
-		})
-	}
-	expect.NoError(b.T, group.Wait())
-}
-
-// deleteSecrets empties the bench's namespace of Secrets, so that the API server need not hold them for other tests.
-func deleteSecrets(b *fixture.Fixture) {
-	b.T.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.T.Context()), time.Minute)
-	defer cancel()
-	err := b.Cluster.Client().CoreV1().Secrets(b.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-	if err != nil {
-		b.T.Error(err)
-	}
+	name := func(i int) string { return fmt.Sprintf("large-%d", i) }
+	b.T.Cleanup(func() { // One by one: a request for all of them reads all, which may take longer than a request can.
+		ctx := context.WithoutCancel(b.T.Context())
+		expect.NoError(b.T, fixture.ForEach(ctx, count, func(ctx context.Context, i int) error {
+			return secrets.Delete(ctx, name(i), metav1.DeleteOptions{})
+		}))
+	})
+	expect.NoError(b.T, fixture.ForEach(b.T.Context(), count, func(ctx context.Context, i int) error {
+		_, err := secrets.Create(ctx, fixture.Secret(name(i), data), metav1.CreateOptions{})
+		return err
+	}))
 }

@@ -37,7 +37,6 @@ func TestUnrelatedSecrets(t *testing.T) {
 	before, read := rssOf(b), readBy(b)
 	const size, bound, mounted, quiet = 1_000_000, 8 << 20, 24, 200_000
 	secrets := soak.Rounds(48, 1000)
-	t.Cleanup(func() { deleteSecrets(b) })
 	createSecrets(b, secrets, size)
 	settle("after")
 	grown, heard := rssOf(b)-before, readBy(b)-read

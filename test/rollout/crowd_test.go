@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/proc"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
@@ -39,17 +39,12 @@ func (s *site) crowd(size int) {
 	var one appsv1.Deployment
 	expect.NoError(s.t, yaml.UnmarshalStrict([]byte(deployment("web")), &one))
 	one.Spec.Replicas = new(int32)
-	many, ctx := errgroup.WithContext(s.t.Context())
-	many.SetLimit(8)
-	for i := range size {
+	expect.NoError(s.t, fixture.ForEach(s.t.Context(), size, func(ctx context.Context, i int) error {
 		d := one.DeepCopy()
 		d.Name = fmt.Sprintf("web-%d", i)
-		many.Go(func() error {
-			_, err := s.client.AppsV1().Deployments(s.namespace).Create(ctx, d, metav1.CreateOptions{})
-			return err
-		})
-	}
-	expect.NoError(s.t, many.Wait())
+		_, err := s.client.AppsV1().Deployments(s.namespace).Create(ctx, d, metav1.CreateOptions{})
+		return err
+	}))
 }
 
 // copyOf waits for the copy of foo that has a value.
@@ -242,36 +237,30 @@ func TestGuardBigObjectsCostNoMemory(t *testing.T) {
 		objects, size>>10, before.Resident>>10, after.Resident>>10, started.Resident>>10, peak>>10, work.CPU.Round(time.Millisecond))
 }
 
-// big makes as many objects of a size, half of them Secrets, which go at the end of the test.
+// big makes as many objects of a size, half of them Secrets, which go at the end of the test: others need the room.
 func (s *site) big(objects, size int) {
 	s.t.Helper()
 	core := s.client.CoreV1()
 	text := strings.Repeat("x", size)
-	many, ctx := errgroup.WithContext(s.t.Context())
-	many.SetLimit(4)
-	for i := range objects {
-		many.Go(func() (err error) {
-			meta := metav1.ObjectMeta{Name: fmt.Sprintf("big-%d", i)}
+	name := func(i int) string { return fmt.Sprintf("big-%d", i) }
+	s.t.Cleanup(func() { // One by one: a request for all of them reads all, which may take longer than a request can.
+		none := metav1.DeleteOptions{}
+		expect.NoError(s.t, fixture.ForEach(context.WithoutCancel(s.t.Context()), objects, func(ctx context.Context, i int) error {
 			if i%2 == 0 {
-				_, err = core.Secrets(s.namespace).Create(ctx, &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"k": text}}, metav1.CreateOptions{})
-			} else {
-				_, err = core.ConfigMaps(s.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": text}}, metav1.CreateOptions{})
+				return core.Secrets(s.namespace).Delete(ctx, name(i), none)
 			}
-			return err
-		})
-	}
-	expect.NoError(s.t, many.Wait())
-	s.t.Cleanup(func() { // Others need the room.
-		ctx := context.WithoutCancel(s.t.Context())
-		for _, err := range []error{
-			core.Secrets(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
-			core.ConfigMaps(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
-		} {
-			if err != nil {
-				s.t.Error(err)
-			}
-		}
+			return core.ConfigMaps(s.namespace).Delete(ctx, name(i), none)
+		}))
 	})
+	expect.NoError(s.t, fixture.ForEach(s.t.Context(), objects, func(ctx context.Context, i int) (err error) {
+		meta := metav1.ObjectMeta{Name: name(i)}
+		if i%2 == 0 {
+			_, err = core.Secrets(s.namespace).Create(ctx, &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"k": text}}, metav1.CreateOptions{})
+		} else {
+			_, err = core.ConfigMaps(s.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": text}}, metav1.CreateOptions{})
+		}
+		return err
+	}))
 }
 
 // peak returns the most that the controller's process has had in memory, in bytes.
