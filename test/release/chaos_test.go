@@ -203,10 +203,21 @@ func (c *chaos) failPod() {
 	c.eventually(func() error { return c.writeStatus(c.T.Context(), pod.Name, corev1.ConditionFalse, 0) })
 }
 
+// recoverPods has pods that are not Ready be Ready. As a kubelet does, it writes no new time for the others.
 func (c *chaos) recoverPods() {
 	for _, pod := range c.pods {
-		c.eventually(func() error { return c.writeStatus(c.T.Context(), pod.Name, corev1.ConditionTrue, 0) })
+		c.eventually(func() error {
+			now, err := c.Cluster.Client().CoreV1().Pods(c.Namespace).Get(c.T.Context(), pod.Name, metav1.GetOptions{})
+			if err != nil || slices.ContainsFunc(now.Status.Conditions, isReady) {
+				return err
+			}
+			return c.writeStatus(c.T.Context(), pod.Name, corev1.ConditionTrue, 0)
+		})
 	}
+}
+
+func isReady(c corev1.PodCondition) bool {
+	return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 }
 
 func (c *chaos) restartController() {

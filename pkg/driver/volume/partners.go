@@ -18,6 +18,7 @@ const (
 	// itself.
 	partnersTime = 10 * time.Minute
 	// newcomersTime is how long a new volume waits for such copies. Its pod cannot start meanwhile.
+	// A live volume has a problem then.
 	newcomersTime = time.Minute
 	// mostDisputes is how many disputes are remembered.
 	mostDisputes = 1000
@@ -62,33 +63,44 @@ func (all *disputes) begun(d dispute) dispute {
 	return d
 }
 
-// disputeError is why a new volume waits.
-type disputeError struct{ dispute }
+// disputeError is why a volume waits.
+type disputeError struct {
+	dispute
+
+	until  time.Time
+	isLive bool
+}
 
 func (e *disputeError) Error() string {
-	return fmt.Sprintf("the stable copies of %s and %s were promoted by different releases; a new pod waits "+
-		"for at most %s until both are of one: see kubectl liveconfig release status",
-		e.copies[0], e.copies[1], newcomersTime)
+	effect := "a new pod waits for at most " + newcomersTime.String() + " until both are of one"
+	if e.isLive {
+		effect = "the files change when both are of one, or at " + e.until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("the stable copies of %s and %s were promoted by different releases; %s: "+
+		"see kubectl liveconfig release status", e.copies[0], e.copies[1], effect)
 }
 
 // awaitPartners returns an error while the volume would show one object of a group as it was
 // promoted, and another one as it was before: the driver watches each copy separately, so it may
 // learn of one later, and a controller may die before it has written all. For a live volume the
-// error is an [atomicdir.EarlyError].
+// error is an [atomicdir.EarlyError] at first: most disagreements are over soon.
 func (l look) awaitPartners() error {
-	if l.dispute.between == "" || l.removesFiles() {
+	d := l.dispute
+	if d.between == "" || l.removesFiles() {
 		return nil // Files that must go do not wait.
 	}
-	if !l.isLive {
-		if time.Since(l.dispute.since) < newcomersTime {
-			return &disputeError{l.dispute}
-		}
+	first, last := d.since.Add(newcomersTime), d.since.Add(newcomersTime)
+	if l.isLive {
+		last = d.since.Add(partnersTime)
+	}
+	now := time.Now()
+	switch {
+	case !now.Before(last):
 		return nil
+	case l.isLive && now.Before(first):
+		return &atomicdir.EarlyError{Until: first}
 	}
-	if until := l.dispute.since.Add(partnersTime); time.Now().Before(until) {
-		return &atomicdir.EarlyError{Until: until}
-	}
-	return nil
+	return &disputeError{d, last, l.isLive}
 }
 
 // dispute returns the first disagreement, in the order of the sources.

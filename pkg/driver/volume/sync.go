@@ -38,6 +38,9 @@ func (h held) syncLive(ctx context.Context) error {
 		h.node.queue.addAt(h.projection, early.Until)
 		return nil
 	}
+	if disputed, ok := errors.AsType[*disputeError](err); ok {
+		h.node.queue.addAt(h.projection, disputed.until)
+	}
 	o := outcome{result: result, problem: l.withLosses(err), consequence: filesStay}
 	if err == nil && l.removesFiles() {
 		o.consequence = filesGo

@@ -14,8 +14,9 @@ import (
 )
 
 // settle ends disagreements of stable copies that no release under way will end: drivers leave
-// files as they are because of them. A copy that has missed the promotion of its group gets what
-// was promoted. If that is not known, and nothing is released, what the copies have is accepted.
+// files as they are because of them, so no step of a release would reach pods. A copy that has
+// missed the promotion of its group gets what was promoted. If that is not known, what the copies
+// have is accepted.
 func (c *Controller) settle(ctx context.Context, members []*member) error {
 	if c.cfg.DryRun {
 		return nil
@@ -123,10 +124,6 @@ func (c *Controller) settleOne(ctx context.Context, p, other *party) error {
 	}
 	if isMissed {
 		return c.complete(ctx, other, keptOther, p.name(), own)
-	}
-	isReleased := p.source.Digest != p.copy.Digest || p.exposure.Digest != "" || other.exposure.Digest != ""
-	if isReleased && (kept.Digest == "" || kept.Digest != p.copy.Digest) {
-		return nil // The next release may end it.
 	}
 	klog.FromContext(ctx).Info("Stable copies disagree, and are accepted", logkeys.Ref, p.ref(), logkeys.Other,
 		other.ref())

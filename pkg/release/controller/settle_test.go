@@ -35,14 +35,31 @@ func TestCopiesThatDisagree(t *testing.T) {
 		},
 		"one was written by hand": {
 			func(f *fixture) {
-				f.annotate("c", stable.AnnotatePartner(f.object("c.stable").Annotations, "configmap/b", "other"))
+				f.annotate(stable.AnnotatePartner(f.object("c.stable").Annotations, "configmap/b", "other"))
 			},
 			map[string]string{"b": "2", "c": "2"},
 			false,
 		},
 		"one names no release": {
 			func(f *fixture) {
-				f.annotate("c", stable.AnnotatePartner(f.object("c.stable").Annotations, "configmap/b", ""))
+				f.annotate(stable.AnnotatePartner(f.object("c.stable").Annotations, "configmap/b", ""))
+			},
+			map[string]string{"b": "2", "c": "2"},
+			false,
+		},
+		"one names no release, and has a newer edit": {
+			func(f *fixture) {
+				f.set("c", "{group: g, steps: [1], pause: 1h}", "3")
+				f.annotate(stable.AnnotatePartner(f.object("c.stable").Annotations, "configmap/b", ""))
+			},
+			map[string]string{"b": "2", "c": "2"},
+			false,
+		},
+		"one names no release, and has left the group and an edit that was taken back": {
+			func(f *fixture) {
+				f.set("c", "{steps: [1], pause: 1h}", "3")
+				c := stable.AnnotatePartner(f.object("c.stable").Annotations, "configmap/b", "")
+				f.annotate(stable.Annotate(c, release.Exposure{Digest: digestOfA("3"), State: release.Reverted, Since: epoch, Reason: "bad"}))
 			},
 			map[string]string{"b": "2", "c": "2"},
 			false,
@@ -112,7 +129,7 @@ func TestCopiesThatMayNotBeSettled(t *testing.T) {
 		denials++
 		return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), name, errors.New("denied by a policy"))
 	})
-	f.annotate("c", stable.AnnotatePartner(f.object("c.stable").Annotations, "configmap/b", "other"))
+	f.annotate(stable.AnnotatePartner(f.object("c.stable").Annotations, "configmap/b", "other"))
 	f.until("a write is denied", func() bool { return denials > 0 }) // An error of the unit would end the test.
 	isDenied = false
 	f.until("the copies agree", func() bool { return f.partners("b")["configmap/c"] == f.partners("c")["configmap/b"] })
@@ -127,9 +144,10 @@ func (f *fixture) unpromote(name string) {
 	f.update(m)
 }
 
-func (f *fixture) annotate(name string, annotations map[string]string) {
+// annotate writes the annotations of the copy of c.
+func (f *fixture) annotate(annotations map[string]string) {
 	f.Helper()
-	m := f.object(name + release.Suffix)
+	m := f.object("c" + release.Suffix)
 	m.Annotations, m.ResourceVersion = annotations, "annotated"
 	f.update(m)
 }

@@ -254,6 +254,9 @@ func (r run) begin() Decision {
 			}
 		}
 	}
+	if r.mayBeOld() {
+		return Decision{Action: Read}
+	}
 	d := r.next(release.Exposure{With: r.with, Rules: r.rules()})
 	if d.Action == Promote {
 		d.Exposure = release.Exposure{With: r.with, Rules: r.rules()}

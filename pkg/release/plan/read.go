@@ -12,6 +12,9 @@ const (
 	graceTime = 12 * time.Second
 	// readTime is how old a read may be.
 	readTime = 15 * time.Second
+	// watchTime is how long after an outage the watch of pods may be away still: the library waits
+	// for so long at most before it tries again.
+	watchTime = time.Minute
 )
 
 // Reads is how well the pods of a unit are known.
@@ -43,4 +46,11 @@ func (r run) read(current release.Exposure) (d Decision, isNeeded bool) {
 		return Decision{Action: Read}, true
 	}
 	return Decision{}, false
+}
+
+// mayBeOld reports whether the pods may be those of before an outage. Then a pod that was not Ready
+// for a moment before a release begins would count as one that the edit has harmed.
+func (r run) mayBeOld() bool {
+	at, broken := r.Reads.At, r.Reads.BrokenAt
+	return r.Now.Sub(broken) < watchTime && (at.Before(broken) || r.Now.Sub(at) >= readTime)
 }

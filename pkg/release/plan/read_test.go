@@ -130,3 +130,31 @@ func TestAControllerThatHasJustStarted(t *testing.T) {
 		w.wantStable("2")
 	}
 }
+
+// TestAReleaseAfterAnOutage begins with pods as they are then: what has happened to them before is no failure of the edit.
+func TestAReleaseAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		ago, read time.Duration // Since the outage, and since the last read before the edit.
+		want      int
+	}{
+		{ago: 0, read: time.Second, want: 1},
+		{ago: 10 * time.Second, read: 9 * time.Second, want: 0},
+		{ago: 30 * time.Second, read: 15 * time.Second, want: 1},
+		{ago: 59 * time.Second, read: 2 * time.Minute, want: 1},
+		{ago: time.Minute, read: 2 * time.Minute, want: 0},
+	} {
+		w := newWorld(t, 8, "{steps: [2], pause: 10s}", web)
+		w.unit.Reads.BrokenAt, w.unit.Reads.At = w.unit.Now.Add(-tc.ago), w.unit.Now.Add(-tc.read)
+		w.edit(web, "2")
+		w.isAway = true
+		w.do()
+		w.wantShown(map[bool]int{true: 0, false: 2}[tc.want > 0], map[bool]release.State{false: release.Progressing}[tc.want > 0])
+		w.isAway = false
+		w.do()
+		w.wantShown(2, release.Progressing)
+		if w.reads != tc.want {
+			t.Errorf("%s after an outage, and %s after a read, pods were read %d times, want %d", tc.ago, tc.read, w.reads, tc.want)
+		}
+	}
+}
