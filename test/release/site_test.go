@@ -153,7 +153,8 @@ func (s *site) publish(name string, attributes map[string]string) *corev1.Pod {
 	pod, err := pods.Create(s.T.Context(), pod, metav1.CreateOptions{})
 	expect.NoError(s.T, err)
 	s.setStatus(name, corev1.ConditionTrue, 0)
-	s.Publish(pod)
+	s.T.Cleanup(func() { s.Unpublish(pod) })
+	s.eventually(func() error { return s.TryPublish(s.T.Context(), pod) }) // A kubelet tries again, too.
 	return pod
 }
 
