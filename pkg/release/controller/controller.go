@@ -6,6 +6,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -226,7 +227,9 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 	return c.step(ctx, u, members, isHeld)
 }
 
-// step decides what to do about members that have copies, and does it.
+// step decides what to do about members that have copies, and does it. The first member decides how
+// they are released. They are written in the order of their names, as the plugin does: so if both
+// act at once, the first object stops one of them.
 func (c *Controller) step(
 	ctx context.Context, u unit, members []*member, isHeld bool,
 ) (after time.Duration, err error) {
@@ -234,8 +237,12 @@ func (c *Controller) step(
 	if !isSynced {
 		return 0, errNotSynced
 	}
+	first := members[0]
+	members = slices.SortedFunc(slices.Values(members), func(a, b *member) int {
+		return cmp.Compare(a.name(), b.name())
+	})
 	state := c.planOf(u, members, pods)
-	state.Reads = reads
+	state.Settings, state.Reads = c.settings.of(first), reads
 	if jumped := c.clock.look(state.Now, time.Since(c.started)); jumped.After(reads.BrokenAt) {
 		state.Reads.BrokenAt = jumped
 	}
@@ -273,9 +280,9 @@ func (c *Controller) step(
 	return time.Millisecond, nil // The next decision is made from what was written.
 }
 
-// planOf returns what is to be decided about.
+// planOf returns what is to be decided about, but for the settings.
 func (c *Controller) planOf(u unit, members []*member, pods []plan.Pod) plan.Unit {
-	state := plan.Unit{Settings: c.settings.of(members[0]), Quiet: c.cfg.QuietPeriod, Now: time.Now()}
+	state := plan.Unit{Quiet: c.cfg.QuietPeriod, Now: time.Now()}
 	for _, m := range members {
 		state.Objects = append(state.Objects, plan.Object{
 			Name: m.name(), Version: m.source.Version, Candidate: m.source.Digest, Stable: m.copy.Digest,

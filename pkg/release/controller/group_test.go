@@ -3,10 +3,13 @@ package controller
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
@@ -91,6 +94,35 @@ func TestSeniority(t *testing.T) {
 	wrong := slices.IndexFunc(members, (*member).isWrong)
 	if members[0].ref().Name != "z" || wrong != release.MostMembers {
 		t.Errorf("the first member is %s, and member %d is wrong, want z and the last one", members[0].ref().Name, wrong)
+	}
+}
+
+// TestOrderOfNames: the copies of a group are written in the order of their names, whichever is the oldest.
+func TestOrderOfNames(t *testing.T) {
+	t.Parallel()
+	const grouped = "{group: g, steps: [], pause: 0s}"
+	f := newFixture(t)
+	for _, name := range []string{"b", "c"} {
+		f.set(name, grouped, "1")
+	}
+	f.until("there are stable copies", func() bool { return f.hasCopy("b") && f.hasCopy("c") })
+	b := f.object("b" + release.Suffix)
+	b.CreationTimestamp, b.ResourceVersion = metav1.NewTime(epoch), "newer"
+	f.update(b)
+	f.client.ClearActions()
+	for _, name := range []string{"b", "c"} {
+		f.set(name, grouped, "3")
+	}
+	f.until("both are promoted", func() bool { return f.has("b", "3") && f.has("c", "3") })
+	var written []string
+	for _, a := range f.client.Actions() {
+		p, ok := a.(k8stesting.PatchAction)
+		if ok && strings.HasSuffix(p.GetName(), release.Suffix) && strings.Contains(string(p.GetPatch()), `"/data"`) {
+			written = append(written, p.GetName())
+		}
+	}
+	if diff := cmp.Diff([]string{"b.stable", "c.stable"}, written); diff != "" {
+		t.Errorf("the copies that were promoted (-want +got):\n%s", diff)
 	}
 }
 

@@ -193,7 +193,7 @@ func (c *Controller) readPods(ctx context.Context, namespace string, last time.T
 		p.reads.note(err)
 		p.reads.end(began, took, version, pods)
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Could not read the pods at the end of a step; it waits",
+			klog.FromContext(ctx).Error(err, "Could not read the pods; the release waits",
 				logkeys.Namespace, namespace)
 			return
 		}

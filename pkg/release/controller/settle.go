@@ -16,7 +16,7 @@ import (
 // settle ends disagreements of stable copies that no release under way will end: drivers leave
 // files as they are because of them, so no step of a release would reach pods. A copy that has
 // missed the promotion of its group gets what was promoted. If that is not known, what the copies
-// have is accepted.
+// have is accepted, unless an undo may be under way.
 func (c *Controller) settle(ctx context.Context, members []*member) error {
 	if c.cfg.DryRun {
 		return nil
@@ -108,6 +108,16 @@ func (p *party) isUndoneWith(other *party) bool {
 	return p.exposure.State == release.Reverted && p.exposure.With[other.name()] == other.source.Version
 }
 
+// isReleased reports whether the object has an edit that is not stable, or that was taken back.
+func (p *party) isReleased() bool {
+	return p.source.Digest != p.copy.Digest || p.exposure.Digest != ""
+}
+
+// hasLeft reports whether the copy does not have what a release made stable.
+func (p *party) hasLeft(kept release.Stored) bool {
+	return kept.Digest != "" && kept.Digest != p.copy.Digest
+}
+
 // settleOne ends a disagreement.
 func (c *Controller) settleOne(ctx context.Context, p, other *party) error {
 	own, id := p.partners[other.name()], other.partners[p.name()]
@@ -124,6 +134,9 @@ func (c *Controller) settleOne(ctx context.Context, p, other *party) error {
 	}
 	if isMissed {
 		return c.complete(ctx, other, keptOther, p.name(), own)
+	}
+	if (p.isReleased() || other.isReleased()) && (p.hasLeft(kept) || other.hasLeft(keptOther)) {
+		return nil // One was taken back already, and the other one may be about to be.
 	}
 	klog.FromContext(ctx).Info("Stable copies disagree, and are accepted", logkeys.Ref, p.ref(), logkeys.Other,
 		other.ref())

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -18,11 +19,7 @@ import (
 func TestCopiesThatDisagree(t *testing.T) {
 	t.Parallel()
 	const grouped = "{group: g, steps: [], pause: 0s}"
-	for name, tt := range map[string]struct {
-		disturb func(f *fixture)
-		want    map[string]string
-		waits   bool
-	}{
+	for name, tt := range map[string]disagreement{
 		"one has missed the promotion, and has a newer edit": {
 			func(f *fixture) { f.set("c", "{group: g, steps: [1], pause: 1h}", "3"); f.unpromote("c") },
 			map[string]string{"b": "2", "c": "2"},
@@ -64,20 +61,11 @@ func TestCopiesThatDisagree(t *testing.T) {
 			map[string]string{"b": "2", "c": "2"},
 			false,
 		},
-		"an undo is under way": {
-			func(f *fixture) {
-				b := f.object("b.stable")
-				e := release.Exposure{
-					Digest: digestOfA("2"), State: release.Reverted, Since: epoch, Reason: "undone",
-					With: map[string]string{"configmap/b": f.object("b").ResourceVersion, "configmap/c": f.object("c").ResourceVersion},
-				}
-				b.Annotations = stable.AnnotateUndone(b.Annotations, e, map[string]string{"configmap/b": "1", "configmap/c": "1"})
-				b.Data["a"], b.ResourceVersion = "1", "undone"
-				f.update(b)
-			},
-			map[string]string{"b": "1", "c": "2"},
-			true,
-		},
+		"an undo is under way":                           {(*fixture).undoB, map[string]string{"b": "1", "c": "2"}, true},
+		"an undo is under way, and metadata are edited":  undoneWhile(func(f *fixture) { f.set("c", grouped, "2") }),
+		"an undo is under way, and settings are edited":  undoneWhile(func(f *fixture) { f.set("c", "{group: g, steps: [1], pause: 1h}", "2") }),
+		"an undo is under way, and the object is edited": undoneWhile(func(f *fixture) { f.set("c", "{group: g, steps: [1], pause: 1h}", "3") }),
+		"an undo is under way, and both are edited":      undoneWhile(func(f *fixture) { f.set("b", "{group: g, steps: [1], pause: 1h}", "3"); f.set("c", grouped, "2") }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,6 +96,31 @@ func TestCopiesThatDisagree(t *testing.T) {
 			}
 		})
 	}
+}
+
+// disagreement is what happens to copies, what they have then, and whether they go on disagreeing.
+type disagreement struct {
+	disturb func(f *fixture)
+	want    map[string]string
+	waits   bool
+}
+
+// undoneWhile is an undo that is half written when something else happens.
+func undoneWhile(do func(f *fixture)) disagreement {
+	return disagreement{func(f *fixture) { f.undoB(); f.reconcile(); do(f) }, map[string]string{"b": "1", "c": "2"}, true}
+}
+
+// undoB writes the first of the two copies as an undo does.
+func (f *fixture) undoB() {
+	f.Helper()
+	b := f.object("b.stable")
+	e := release.Exposure{
+		Digest: digestOfA("2"), State: release.Reverted, Since: time.Now(), Reason: "undone",
+		With: map[string]string{release.Undone: "x", "configmap/b": f.object("b").ResourceVersion, "configmap/c": f.object("c").ResourceVersion},
+	}
+	b.Annotations = stable.AnnotateUndone(b.Annotations, e, map[string]string{"configmap/b": "1", "configmap/c": "1"})
+	b.Data["a"], b.ResourceVersion = "1", "undone"
+	f.update(b)
 }
 
 // TestCopiesThatMayNotBeSettled stop no work on their unit, and are settled when that is allowed.

@@ -254,10 +254,10 @@ func (r run) begin() Decision {
 			}
 		}
 	}
-	if r.mayBeOld() {
+	d := r.next(release.Exposure{With: r.with, Rules: r.rules()})
+	if d.Action == Expose && r.Settings.Check != settings.CheckNone && r.mayBeOld() {
 		return Decision{Action: Read}
 	}
-	d := r.next(release.Exposure{With: r.with, Rules: r.rules()})
 	if d.Action == Promote {
 		d.Exposure = release.Exposure{With: r.with, Rules: r.rules()}
 	}

@@ -158,3 +158,18 @@ func TestAReleaseAfterAnOutage(t *testing.T) {
 		}
 	}
 }
+
+// TestAReleaseThatJudgesNoPod begins whatever is known of pods.
+func TestAReleaseThatJudgesNoPod(t *testing.T) {
+	t.Parallel()
+	for annotation, want := range map[string]func(w *world){
+		"{steps: []}":                           func(w *world) { w.wantStable("2") },
+		"{steps: [2], pause: 10s, check: none}": func(w *world) { w.wantShown(2, release.Progressing) },
+	} {
+		w := newWorld(t, 8, annotation, web)
+		w.unit.Reads.BrokenAt, w.isAway = w.unit.Now, true
+		w.edit(web, "2")
+		w.do()
+		want(w)
+	}
+}
