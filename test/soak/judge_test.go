@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -150,4 +151,26 @@ func TestTheModelSeesWhatIsWrong(t *testing.T) {
 func without(s snapshot, paths ...string) snapshot {
 	maps.DeleteFunc(s.files, func(p string, _ file) bool { return slices.Contains(paths, p) })
 	return s
+}
+
+// TestTheModelKnowsWhatTheDriverNeedNotKnow: what is not watched may be gone without the driver knowing it.
+func TestTheModelKnowsWhatTheDriverNeedNotKnow(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(j *judged)
+		want   bool
+	}{
+		"all is watched":      {func(*judged) {}, false},
+		"an immutable object": {func(j *judged) { j.objects[j.web].unwatched = true }, true},
+		"what is polled":      {func(j *judged) { j.access[reader{"ann", "home"}] = &access{level: getOnly} }, true},
+		"what was polled before": {
+			func(j *judged) { j.access[reader{"ann", "home"}] = &access{level: everything, changed: time.Now()} }, true,
+		},
+	} {
+		j := newJudged(atomicPolicy)
+		tc.change(j)
+		if got := j.mayBeBehind(j.volume); got != tc.want {
+			t.Errorf("%s: the driver may be behind: %t, want %t", name, got, tc.want)
+		}
+	}
 }

@@ -325,10 +325,17 @@ func (m *model) hopesOf(v *vol) (hopes, map[ref]window) {
 	return result, exact
 }
 
-// mayBeBehind reports whether the driver need not know that something is gone which the volume requires, and so goes on with the rest.
+// polledFor is how long the driver may poll what a reader may watch again.
+const polledFor = time.Minute
+
+// mayBeBehind reports whether the driver need not know that something is gone which the volume requires, and so goes on with the
+// rest: it does not watch an immutable object, and polls what a pod may only get.
 func (m *model) mayBeBehind(v *vol) bool {
 	return slices.ContainsFunc(v.sources, func(src source) bool {
-		return m.accessOf(v, src.ref) == nil && m.objects[src.ref].unwatched
+		if a := m.accessOf(v, src.ref); a != nil {
+			return a.level == getOnly || time.Since(a.changed) < polledFor
+		}
+		return m.objects[src.ref].unwatched
 	})
 }
 
