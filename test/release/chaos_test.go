@@ -52,7 +52,7 @@ func TestAnyOrder(t *testing.T) { // It is alone on the cluster, whose API serve
 			&copyHistory{name: tlsName, isSecret: true, file: "b", data: tlsData}),
 		random: rand.New(rand.NewPCG(seed, 0)), numbers: map[string]int{"web": 1, tlsName: 1},
 	}
-	c.patience = time.Minute // The oftener the API server was away, the longer a driver waits before it opens a watch again.
+	c.patience = time.Minute // The more often the API server was away, the longer a driver waits before it opens a watch again.
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("seed %d: %s", seed, strings.Join(c.did, ", "))

@@ -74,7 +74,7 @@ type disputeError struct {
 func (e *disputeError) Error() string {
 	effect := "a new pod waits for at most " + newcomersTime.String() + " until both are of one"
 	if e.isLive {
-		effect = "the files change when both are of one, or at " + e.until.UTC().Format(time.RFC3339)
+		effect = "the files change when one release has promoted both, or at " + e.until.UTC().Format(time.RFC3339)
 	}
 	return fmt.Sprintf("the stable copies of %s and %s were promoted by different releases; %s: "+
 		"see kubectl liveconfig release status", e.copies[0], e.copies[1], effect)
@@ -89,7 +89,8 @@ func (l look) awaitPartners() error {
 	if d.between == "" || l.removesFiles() {
 		return nil // Files that must go do not wait.
 	}
-	first, last := d.since.Add(newcomersTime), d.since.Add(newcomersTime)
+	first := d.since.Add(newcomersTime)
+	last := first
 	if l.isLive {
 		last = d.since.Add(partnersTime)
 	}

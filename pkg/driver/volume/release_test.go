@@ -346,7 +346,7 @@ func TestCopiesThatNeverAgree(t *testing.T) {
 		n.wantBoth(r, "1", "1")
 		pass(time.Minute)
 		n.wantProblem(r, "the stable copies of configmap default/web and configmap default/other were promoted by different releases; "+
-			"the files change when both are of one, or at "+over+": see kubectl liveconfig release status")
+			"the files change when one release has promoted both, or at "+over+": see kubectl liveconfig release status")
 		pass(8 * time.Minute)
 		n.wantBoth(r, "1", "1")
 		pass(time.Minute)
