@@ -160,11 +160,17 @@ func TestTheModelKnowsWhatTheDriverNeedNotKnow(t *testing.T) {
 		change func(j *judged)
 		want   bool
 	}{
-		"all is watched":      {func(*judged) {}, false},
-		"an immutable object": {func(j *judged) { j.objects[j.web].unwatched = true }, true},
-		"what is polled":      {func(j *judged) { j.access[reader{"ann", "home"}] = &access{level: getOnly} }, true},
+		"all is watched":      {func(j *judged) { j.lose(j.web); j.lose(j.cert) }, false},
+		"an immutable object": {func(j *judged) { j.lose(j.web); j.objects[j.web].unwatched = true }, true},
+		"what is polled":      {func(j *judged) { j.lose(j.cert); j.access[reader{"ann", "home"}] = &access{level: getOnly} }, true},
+		"what is polled, and is there": {
+			func(j *judged) { j.lose(j.web); j.access[reader{"ann", "home"}] = &access{level: getOnly} }, false,
+		},
 		"what was polled before": {
-			func(j *judged) { j.access[reader{"ann", "home"}] = &access{level: everything, changed: time.Now()} }, true,
+			func(j *judged) {
+				j.lose(j.cert)
+				j.access[reader{"ann", "home"}] = &access{level: everything, changed: time.Now()}
+			}, true,
 		},
 	} {
 		j := newJudged(atomicPolicy)
@@ -174,3 +180,6 @@ func TestTheModelKnowsWhatTheDriverNeedNotKnow(t *testing.T) {
 		}
 	}
 }
+
+// lose has an object be gone.
+func (j *judged) lose(r ref) { j.objects[r].versions = append(j.objects[r].versions, nil) }

@@ -332,10 +332,14 @@ const polledFor = time.Minute
 // rest: it does not watch an immutable object, and polls what a pod may only get.
 func (m *model) mayBeBehind(v *vol) bool {
 	return slices.ContainsFunc(v.sources, func(src source) bool {
-		if a := m.accessOf(v, src.ref); a != nil {
+		o, a := m.objects[src.ref], m.accessOf(v, src.ref)
+		switch {
+		case !v.lacks(src, o.present()):
+			return false
+		case a != nil:
 			return a.level == getOnly || time.Since(a.changed) < polledFor
 		}
-		return m.objects[src.ref].unwatched
+		return o.unwatched
 	})
 }
 
