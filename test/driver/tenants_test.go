@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/expect"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
@@ -88,8 +88,8 @@ func TestAStormOfTenants(t *testing.T) {
 	if b.Node.PID() != pid || b.Node.Alive() != nil {
 		t.Errorf("the driver did not live on: %v", b.Node.Alive())
 	}
-	wantSwift(t, "updates", updates, stormUpdate)
-	wantSwift(t, "publishes", publishes, stormPublish)
+	expect.Swift(t, "updates", updates, stormUpdate)
+	expect.Swift(t, "publishes", publishes, stormPublish)
 }
 
 // newStorm returns a bench whose driver has the container of the chart, as far as memory goes, and reaches the API server
@@ -229,19 +229,4 @@ func publishAsKubelet(ctx context.Context, b *fixture.Fixture, pod *corev1.Pod) 
 		<-time.After(pause)
 	}
 	return err
-}
-
-// wantSwift checks the time that all but one in a hundred took.
-func wantSwift(t *testing.T, what string, took []time.Duration, most time.Duration) {
-	t.Helper()
-	if len(took) == 0 {
-		t.Errorf("there were no %s", what)
-		return
-	}
-	slices.Sort(took)
-	p99 := took[(len(took)*99+99)/100-1]
-	t.Logf("%d %s: median %s, p99 %s, longest %s", len(took), what, took[len(took)/2], p99, took[len(took)-1])
-	if p99 > most {
-		t.Errorf("%s took %s at p99, want at most %s", what, p99, most)
-	}
 }

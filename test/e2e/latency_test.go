@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,17 +55,17 @@ func TestLatency(t *testing.T) {
 	expect.NoError(t, w.until(edits))
 
 	ours, inTree := w.latencies(sent, oursPath), w.latencies(sent, inTreePath)
-	if got, limit := percentile(ours, 50), percentile(inTree, 50); got >= limit {
+	if got, limit := expect.Percentile(ours, 50), expect.Percentile(inTree, 50); got >= limit {
 		t.Errorf("half of the edits took %s or more, and %s in the kubelet's own volume", got, limit)
 	}
-	if got := percentile(ours, 99); got > changeTimeout {
+	if got := expect.Percentile(ours, 99); got > changeTimeout {
 		t.Errorf("an edit took %s, want at most %s", got, changeTimeout)
 	}
 	report(t, "latency/liveconfig", ours)
 	report(t, "latency/in-tree", inTree)
-	ratio := percentile(inTree, 50).Seconds() / percentile(ours, 50).Seconds()
+	ratio := expect.Percentile(inTree, 50).Seconds() / expect.Percentile(ours, 50).Seconds()
 	note(t, "latency/in-tree-p50-of-liveconfig-p50", fmt.Sprintf("%.0f", ratio))
-	note(t, "latency/update-request-p50", rounded(percentile(took, 50)))
+	note(t, "latency/update-request-p50", rounded(expect.Percentile(took, 50)))
 	note(t, "latency/edits-seen-one-by-one", fmt.Sprintf("liveconfig %d, in-tree %d of %d",
 		len(w.seen[oursPath])-1, len(w.seen[inTreePath])-1, edits))
 }
@@ -159,17 +158,11 @@ func (w *watcher) latencies(sent []time.Time, file string) (all []time.Duration)
 	return all
 }
 
-// percentile is the smallest value that p percent of all do not exceed.
-func percentile(all []time.Duration, p float64) time.Duration {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[max(int(math.Ceil(p/100*float64(len(sorted)))), 1)-1]
-}
-
 // report counts the percentiles that people ask for.
 func report(t testing.TB, key string, all []time.Duration) {
 	t.Helper()
 	for _, p := range []float64{50, 90, 99} {
-		note(t, fmt.Sprintf("%s-p%.0f", key, p), rounded(percentile(all, p)))
+		note(t, fmt.Sprintf("%s-p%.0f", key, p), rounded(expect.Percentile(all, p)))
 	}
 	note(t, key+"-max", rounded(slices.Max(all)))
 }
@@ -208,30 +201,6 @@ func TestWatcher(t *testing.T) {
 			err := newWatcher(strings.NewReader(tt.log)).until(2)
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got error %v, want %q in it", err, tt.want)
-			}
-		})
-	}
-}
-
-// TestPercentile needs no node.
-func TestPercentile(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		all  []time.Duration
-		p    float64
-		want time.Duration
-	}{
-		"the only one":              {all: []time.Duration{7}, p: 50, want: 7},
-		"the lower of two":          {all: []time.Duration{9, 7}, p: 50, want: 7},
-		"the greatest":              {all: []time.Duration{1, 9, 7}, p: 100, want: 9},
-		"nearly all are not enough": {all: []time.Duration{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, p: 99, want: 10},
-		"nine of ten are enough":    {all: []time.Duration{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, p: 90, want: 9},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := percentile(tt.all, tt.p); got != tt.want {
-				t.Errorf("percentile(%v, %v) = %d, want %d", tt.all, tt.p, got, tt.want)
 			}
 		})
 	}

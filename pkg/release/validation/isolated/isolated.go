@@ -128,14 +128,14 @@ func worked(process *exec.Cmd) time.Duration {
 }
 
 // deathOf returns why a process died. A signal is that of the kernel, whose limit of time it may
-// have reached. Another exit code than that of an error is of Go's runtime, which got no more
-// memory.
+// have reached. Another exit code than that of an error means that it got no more memory, however
+// long that took.
 func deathOf(process *exec.Cmd, exit *exec.ExitError) error {
 	const ordinary, rounding = 1, 100 * time.Millisecond
 	switch {
 	case exit.ExitCode() == ordinary:
 		return fmt.Errorf("check an edit in a separate process: %w", exit)
-	case worked(process) >= mostTime-rounding:
+	case !exit.Exited() && worked(process) >= mostTime-rounding:
 		return &LimitError{What: mostTime.String()}
 	}
 	return &LimitError{What: fmt.Sprintf("%d MiB", mostMemory>>20)}
