@@ -4,6 +4,7 @@ package isolated
 var (
 	Confine = confine
 	Serve   = serve
+	DeathOf = deathOf
 	// CheckWithin is Check with another limit of time. That of processor time stays.
 	CheckWithin = (*Checker).checkWithin
 )

@@ -115,7 +115,7 @@ func (c *Checker) run(ctx context.Context, most time.Duration, input []byte) (ou
 		return nil, &LimitError{What: most.String()}
 	}
 	if exit, hasExited := errors.AsType[*exec.ExitError](err); hasExited {
-		return nil, deathOf(process, exit)
+		return nil, deathOf(exit, worked(process))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("check an edit in a separate process: %w", err)
@@ -127,15 +127,15 @@ func worked(process *exec.Cmd) time.Duration {
 	return process.ProcessState.UserTime() + process.ProcessState.SystemTime()
 }
 
-// deathOf returns why a process died. A signal is that of the kernel, whose limit of time it may
-// have reached. Another exit code than that of an error means that it got no more memory, however
-// long that took.
-func deathOf(process *exec.Cmd, exit *exec.ExitError) error {
+// deathOf returns why a process died that has worked for so long. A signal is that of the kernel,
+// whose limit of time it may have reached. Another exit code than that of an error means that it
+// got no more memory, however long that took.
+func deathOf(exit *exec.ExitError, worked time.Duration) error {
 	const ordinary, rounding = 1, 100 * time.Millisecond
 	switch {
 	case exit.ExitCode() == ordinary:
 		return fmt.Errorf("check an edit in a separate process: %w", exit)
-	case !exit.Exited() && worked(process) >= mostTime-rounding:
+	case !exit.Exited() && worked >= mostTime-rounding:
 		return &LimitError{What: mostTime.String()}
 	}
 	return &LimitError{What: fmt.Sprintf("%d MiB", mostMemory>>20)}

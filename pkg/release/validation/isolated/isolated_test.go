@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,35 @@ func TestLimits(t *testing.T) {
 			}
 			if limit, ok := errors.AsType[*isolated.LimitError](err); !ok || !strings.HasPrefix(limit.Error(), tc.want) {
 				t.Errorf("error = %v, want %s", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestDeathOf: a process that had no more memory may have worked for as long as the limit of time.
+func TestDeathOf(t *testing.T) {
+	t.Parallel()
+	const long, short = isolated.MostTime, time.Second
+	tests := map[string]struct {
+		script string
+		worked time.Duration
+		want   string
+	}{
+		"an ordinary error":             {"exit 1", long, "in a separate process: exit status 1"},
+		"no more memory":                {"exit 2", short, "64 MiB"},
+		"no more memory after all time": {"exit 77", long, "64 MiB"},
+		"the limit of time":             {"kill -KILL $$", long, "5s"},
+		"ended for want of memory":      {"kill -KILL $$", short, "64 MiB"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exit, ok := errors.AsType[*exec.ExitError](exec.CommandContext(t.Context(), "sh", "-c", tc.script).Run())
+			if !ok {
+				t.Fatal("the script did not fail")
+			}
+			if err := isolated.DeathOf(exit, tc.worked); !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error = %v, want %q in it", err, tc.want)
 			}
 		})
 	}
