@@ -50,9 +50,11 @@ func expensiveTexts() []string {
 }
 
 // What a bystander may notice of a storm of tenants at most. Updates are a matter of milliseconds, and the API server, which is
-// slow in the storm, reports them without being asked; a publish has to ask it.
+// slow in the storm, reports them without being asked; a publish has to ask it. The storm and the API server share the processors of
+// a machine that may be slow.
 const (
 	stormUpdate  = time.Second
+	slowUpdate   = 5 * time.Second
 	stormPublish = 15 * time.Second
 	stormLatency = 1200 * time.Millisecond
 	stormTenants = 20
@@ -88,8 +90,8 @@ func TestAStormOfTenants(t *testing.T) {
 	if b.Node.PID() != pid || b.Node.Alive() != nil {
 		t.Errorf("the driver did not live on: %v", b.Node.Alive())
 	}
-	expect.Swift(t, "updates", updates, stormUpdate)
-	expect.Swift(t, "publishes", publishes, stormPublish)
+	expect.Swift(t, "updates", updates, stormUpdate, slowUpdate)
+	expect.Swift(t, "publishes", publishes, stormPublish, stormPublish)
 }
 
 // newStorm returns a bench whose driver has the container of the chart, as far as memory goes, and reaches the API server
