@@ -50,11 +50,11 @@ func expensiveTexts() []string {
 }
 
 // What a bystander may notice of a storm of tenants at most. Updates are a matter of milliseconds, and the API server, which is
-// slow in the storm, reports them without being asked; a publish has to ask it. The storm and the API server share the processors of
-// a machine that may be slow.
+// slow in the storm, reports them without being asked; a publish has to ask it. Half of the updates have the first time, and few may
+// take longer than the second one: the storm, the API server and the driver share the processors of one machine.
 const (
-	stormUpdate  = time.Second
-	slowUpdate   = 5 * time.Second
+	stormUpdate  = time.Second / 2
+	slowUpdate   = 3 * time.Second
 	stormPublish = 15 * time.Second
 	stormLatency = 1200 * time.Millisecond
 	stormTenants = 20

@@ -134,7 +134,7 @@ func TestAStormOfATenant(t *testing.T) {
 		s.Get("/healthz")
 	}
 	expect.NoError(t, storm.Wait())
-	expect.Swift(t, "updates of the bystander", updates, time.Second, 5*time.Second)
+	expect.Swift(t, "updates of the bystander", updates, time.Second/2, 3*time.Second)
 	expect.Swift(t, "releases of the bystander", edits, longestRelease, longestRelease)
 }
 

@@ -1,4 +1,5 @@
-// Package expect ends a test whose steps fail, as pkg/expect does, and waits for longer where processors are emulated.
+// Package expect ends a test whose steps fail, as pkg/expect does, and waits for longer where processors are emulated. It also
+// judges how long many steps took.
 //
 // It does not know what is tested.
 package expect
@@ -26,8 +27,8 @@ func Eventually(t testing.TB, within time.Duration, check func() error) {
 	expect.Eventually(t, pace.Within(within), check)
 }
 
-// Swift wants half of what was timed to take no longer than median, and 95 of a hundred no longer than p95. The rest may be times
-// at which the whole machine stood still: what is held up by something takes longer more often.
+// Swift fails the test, which goes on, if half of what was timed took longer than median, or more than five of a hundred longer
+// than p95. Five may: a machine that stands still for a moment holds up a few, and a storm that starves others many.
 func Swift(t testing.TB, what string, all []time.Duration, median, p95 time.Duration) {
 	t.Helper()
 	if len(all) == 0 {
@@ -41,7 +42,7 @@ func Swift(t testing.TB, what string, all []time.Duration, median, p95 time.Dura
 	}
 }
 
-// Percentile is the smallest value that p percent of all do not exceed.
+// Percentile is the smallest value that p percent of all do not exceed. There must be one.
 func Percentile(all []time.Duration, p float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[max(int(math.Ceil(p/100*float64(len(sorted)))), 1)-1]
